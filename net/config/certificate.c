@@ -49,7 +49,7 @@ static bool is_full(const struct config_member *member)
     return member->voter && member->role != CONFIG_WITNESS;
 }
 
-static void put_quorum(const struct config *config, struct certificate_rule *rule)
+static void put_quorum(const struct config *config, const struct config *last, struct certificate_rule *rule)
 {
     struct certificate_quorum *quorum = &rule->quorums[rule->count++];
     *quorum = (struct certificate_quorum){.needed = config_commit_quorum(config)};
@@ -58,8 +58,10 @@ static void put_quorum(const struct config *config, struct certificate_rule *rul
         if (!is_full(member))
             continue;
         struct certificate_voter *voter = &quorum->voters[quorum->count++];
+        const struct config_member *now = config_member(last, member->id);
         voter->id = member->id;
         memcpy(voter->key, member->key, sizeof voter->key);
+        memcpy(voter->last, now != NULL ? now->key : member->key, sizeof voter->last);
     }
 }
 
@@ -81,7 +83,7 @@ static void put_other(uint32_t id, const uint8_t *key, struct certificate_rule *
     rule->more_others |= rule->others_count == CERTIFICATE_OTHERS_MAX;
     if (rule->more_others)
         return;
-    struct certificate_voter *other = &rule->others[rule->others_count++];
+    struct certificate_key *other = &rule->others[rule->others_count++];
     other->id = id;
     memcpy(other->key, key, sizeof other->key);
 }
@@ -99,8 +101,8 @@ static uint64_t signed_since(const struct config_log *config_log, uint32_t fragm
     return config != NULL ? config->epoch : 0;
 }
 
-/* All keys that a voter can have signed with since then: those that it left since, the one that it has, and the one
- * that it states: its signer, or who hands the signature on, may know a configuration that we do not, or lack one. */
+/* Further keys that a voter can have signed with since then: those that it left, and the one that it states: its
+ * signer, or who hands the signature on, may know a configuration that we do not, or lack one. */
 static void put_others(const struct config *last, uint64_t since, struct certificate_rule *rule)
 {
     for (uint32_t i = 0; i < last->retired_count; i++)
@@ -109,8 +111,6 @@ static void put_others(const struct config *last, uint64_t since, struct certifi
     rule->more_others |= last->retired_count == CONFIG_RETIRED_MAX && last->retired[0].epoch > since;
     for (uint32_t i = 0; i < last->members_count; i++) {
         const struct config_member *member = &last->members[i];
-        if (!is_of(&rule->quorums[0], member->id))
-            put_other(member->id, member->key, rule);
         if (config_has_next(member))
             put_other(member->id, member->next_key, rule);
     }
@@ -125,20 +125,29 @@ void certificate_rule_of(const struct config_log *config_log, uint32_t fragment,
     out->more_others = false;
     if (last == NULL)
         return;
-    put_quorum(last, out);
+    put_quorum(last, last, out);
     if (config_log_epoch(config_log, fragment, version, &epoch) && epoch != last->epoch)
-        put_quorum(config_log_at(config_log, epoch), out);
+        put_quorum(config_log_at(config_log, epoch), last, out);
     put_others(last, signed_since(config_log, fragment, version), out);
 }
 
 /* ---- a certificate ---- */
 
+/* By its key in that configuration, or by the last one. What it left since is no key of the newest configuration:
+ * whoever has stolen one does not get a vote there. */
+static bool is_of_voter(const struct certificate_voter *voter, const struct certificate_subject *subject,
+                        const uint8_t *signature)
+{
+    return certificate_row_good(voter->key, subject, signature) ||
+           (memcmp(voter->key, voter->last, sizeof voter->key) != 0 &&
+            certificate_row_good(voter->last, subject, signature));
+}
+
 static bool certificates_for(const struct certificate *certificate, const struct certificate_voter *voter,
                              const struct certificate_subject *subject)
 {
     for (uint32_t i = 0; i < certificate->count; i++)
-        if (certificate->rows[i].id == voter->id &&
-            certificate_row_good(voter->key, subject, certificate->rows[i].signature))
+        if (certificate->rows[i].id == voter->id && is_of_voter(voter, subject, certificate->rows[i].signature))
             return true;
     return false;
 }
@@ -176,22 +185,17 @@ enum err certificate_check(const struct certificate_rule *rule, const struct cer
                    rule->count > 0 ? rule->quorums[0].count : 0);
 }
 
-/* With any key that this voter has in the rule: it may have another one since the version's epoch. `*known`: it is a
- * voter of the rule. */
+/* With any key with which it counts somewhere: as a voter of the version's epoch, if it is one, that is either of two.
+ * `*known`: it is a voter of the rule. */
 static bool row_good(const struct certificate_rule *rule, uint32_t id, const struct certificate_subject *subject,
                      const uint8_t *signature, bool *known)
 {
-    const struct certificate_voter *tried = NULL;
     *known = false;
-    for (uint32_t q = 0; q < rule->count; q++)
+    for (uint32_t q = rule->count; q-- > 0;)
         for (uint32_t i = 0; i < rule->quorums[q].count; i++) {
-            const struct certificate_voter *voter = &rule->quorums[q].voters[i];
-            if (voter->id != id || (tried != NULL && memcmp(tried->key, voter->key, sizeof voter->key) == 0))
-                continue;
-            tried = voter;
-            *known = true;
-            if (certificate_row_good(voter->key, subject, signature))
-                return true;
+            *known = rule->quorums[q].voters[i].id == id;
+            if (*known)
+                return is_of_voter(&rule->quorums[q].voters[i], subject, signature);
         }
     return false;
 }

@@ -42,9 +42,14 @@ bool certificate_row_good(const uint8_t *key, const struct certificate_subject *
 
 /* ---- the signatures needed ---- */
 
+struct certificate_key {
+    uint32_t id; /* whose it is */
+    uint8_t key[IDENT_KEY_BYTES];
+};
 struct certificate_voter {
     uint32_t id;
-    uint8_t key[IDENT_KEY_BYTES];
+    uint8_t key[IDENT_KEY_BYTES];  /* in the quorum's configuration */
+    uint8_t last[IDENT_KEY_BYTES]; /* in the newest, if it is a member: it may have signed again with that */
 };
 /* The full voters of one configuration, and how many of them it takes. */
 struct certificate_quorum {
@@ -54,12 +59,12 @@ struct certificate_quorum {
 /* Each of the two is enough: the newest configuration's first, then that of the version's epoch, if it is another and
  * known. `others`: further keys that voters of the two may have signed the version with, which count nowhere, but which
  * an honest sender may have signatures by: those that they left since they can have come to it (where that is not
- * known, all that they left), the one that they have, and the one that they state, which a configuration that is not
- * known here may have given them. A copy, so that any thread may use it. */
+ * known, all that they left), and the one that they state, which a configuration that is not known here may have given
+ * them. A copy, so that any thread may use it. */
 struct certificate_rule {
     uint32_t count, others_count;
     struct certificate_quorum quorums[2];
-    struct certificate_voter others[CERTIFICATE_OTHERS_MAX];
+    struct certificate_key others[CERTIFICATE_OTHERS_MAX];
     bool more_others; /* than there is room for: nobody can say of a signature that it is by none of them */
 };
 void certificate_rule_of(const struct config_log *config_log, uint32_t fragment, uint64_t version,

@@ -490,6 +490,60 @@ static void who_votes_no_more_forges_nothing_by_the_key_that_it_has(void **state
     memset(&next, 0, sizeof next);
 }
 
+/* The newest configuration of log_across() has these two owners, and the witness. */
+static void add_two_owners(struct config_log *log, uint32_t one, uint32_t other)
+{
+    struct config third = configs_next(config_log_last(log));
+    third.previous = *config_log_last_digest(log);
+    configs_map(&third, (const uint32_t[]){one, other}, 2);
+    assert_ok(config_log_add(log, &third, &(struct digest){.byte = {3}}));
+}
+
+static void put_row(struct certificate *certificate, uint32_t id, uint32_t signer,
+                    const struct certificate_subject *subject)
+{
+    struct certificate_row *row = &certificate->rows[certificate->count++];
+    row->id = id;
+    certificate_row_sign(configs_ident(signer), subject, row->signature);
+}
+
+/* Who has signed again by its new key is still a voter of the version's epoch, and one only; by the key that it left
+ * then it is none of the newest configuration's. */
+static void a_new_key_counts_in_the_epoch_of_the_version(void **state)
+{
+    (void)state;
+    static const uint32_t newest[] = {PLAIN, OTHER}; /* beside OPERATOR: PLAIN votes on, and does not */
+    for (int i = 0; i < 2; i++) {
+        struct config_log *log = log_across();
+        struct certificate_rule rule;
+        struct certificate certificate = {.count = 0};
+        add_two_owners(log, OPERATOR, newest[i]);
+        const struct certificate_subject subject = {
+            .nonce = config_log_last(log)->nonce, .version = 3, .hash = hash_of(7)};
+        certificate_rule_of(log, 0, 3, &rule);
+        put_row(&certificate, FOUNDER, FOUNDER, &subject);
+        put_row(&certificate, OTHER, OTHER, &subject);
+        put_row(&certificate, PLAIN, NEXT, &subject);
+        put_row(&certificate, PLAIN, PLAIN, &subject);
+        assert_fails(ERR_PROTO, "certified by 3 voters",
+                     certificate_check(&rule, &subject, &certificate, CERTIFICATE_NOBODY));
+        put_row(&certificate, LAST_OWNER, LAST_OWNER, &subject);
+        certificate.rows[3] = certificate.rows[4];
+        certificate.count = 4;
+        assert_ok(certificate_check(&rule, &subject, &certificate, CERTIFICATE_NOBODY));
+        certificate.count = 0;
+        put_row(&certificate, OPERATOR, OPERATOR, &subject);
+        put_row(&certificate, PLAIN, PLAIN, &subject);
+        assert_fails(ERR_PROTO, "certified by 2 voters; 2 of 2",
+                     certificate_check(&rule, &subject, &certificate, CERTIFICATE_NOBODY));
+        config_log_free(log);
+        memset(&last, 0, sizeof last);
+        memset(&next, 0, sizeof next);
+        end(NULL);
+        begin(NULL);
+    }
+}
+
 /* PLAIN has changed its key once more since log_across(). */
 static void change_again(struct config_log *log)
 {
@@ -667,6 +721,7 @@ int main(void)
         CASE(who_came_to_a_version_an_epoch_early_forges_nothing),
         CASE(a_signature_by_the_key_that_is_stated_is_not_forged),
         CASE(who_votes_no_more_forges_nothing_by_the_key_that_it_has),
+        CASE(a_new_key_counts_in_the_epoch_of_the_version),
         CASE(who_has_a_signature_by_a_key_in_between_forges_nothing),
         CASE(our_own_are_signed_again),
         CASE(of_a_voter_both_keys_are_kept),

@@ -462,17 +462,14 @@ static void follow_key(struct engine *engine)
     engine->key_turns = (struct key_turns){0};
 }
 
-/* Of a key that was taken back the others may have the word still, until a configuration has a later one. */
 static void drop_key(struct engine *engine)
 {
     const struct view *view = &engine->configs.view;
     const struct keyring *keyring = &engine->keyring;
-    if (!keyring_has(&keyring->dropped) || view->self == VIEW_NOBODY)
+    if (view->self == VIEW_NOBODY)
         return;
     const struct config_member *as = &view->members[view->self].as;
-    const struct member_word *said = membership_own_word(engine->membership);
-    if (said->number == 0 || as->word < said->number ||
-        memcmp(as->next_key, keyring->dropped.key, sizeof as->next_key) == 0)
+    if (!keyring_dropped_is_over(keyring, as, membership_own_word(engine->membership)->number))
         return;
     log_info("the key %s, which was taken back, can be given to this island no more", keyring->dropped.public_text);
     keyring_forget_dropped(&engine->keyring);

@@ -204,6 +204,13 @@ bool keyring_settle(struct keyring *keyring, const struct config *config)
     return true;
 }
 
+/* The others may have the word that stated it, until a configuration rests on a later one. */
+bool keyring_dropped_is_over(const struct keyring *keyring, const struct config_member *as, uint64_t said)
+{
+    return keyring_has(&keyring->dropped) && said != 0 && said <= config_word_number(as) &&
+           memcmp(as->next_key, keyring->dropped.key, sizeof as->next_key) != 0;
+}
+
 void keyring_forget_dropped(struct keyring *keyring)
 {
     if (!keyring_has(&keyring->dropped))

@@ -48,7 +48,11 @@ bool keyring_had(const struct keyring *keyring, const struct config *config);
  * votes, and durably. True: it does. Where the files cannot be renamed that is logged, and the key is found where it
  * lies. */
 bool keyring_settle(struct keyring *keyring, const struct config *config);
-/* No configuration can name the key that was taken back any more: it goes. */
+/* Whether no configuration can name the key that was taken back any more: `as`, this island's row in the newest one,
+ * rests on the word that it says now, of the number `said` (0: none yet), or a later one, and states another key or
+ * none. False where none was taken back. */
+bool keyring_dropped_is_over(const struct keyring *keyring, const struct config_member *as, uint64_t said);
+/* It goes, then. */
 void keyring_forget_dropped(struct keyring *keyring);
 
 /* Whether there is a key. */

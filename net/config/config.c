@@ -180,6 +180,11 @@ static bool same_member(const struct config_member *a, const struct config_membe
            memcmp(a->next_key, b->next_key, sizeof a->next_key) == 0;
 }
 
+uint64_t config_word_number(const struct config_member *member)
+{
+    return member->word > 0 ? member->word : 1;
+}
+
 bool config_has_next(const struct config_member *member)
 {
     static const uint8_t none[IDENT_KEY_BYTES];

@@ -187,6 +187,9 @@ int config_endorsement_order(const struct config_endorsement *left, const struct
 /* Whether `b` says anything about members, who owns what, or the run, that `a` does not, or carries out an order; where
  * the epochs start and what they carry is left out. */
 bool config_differs(const struct config *a, const struct config *b);
+/* The number of the word that the member's row rests on: 1 where the member has said none yet. By that number it says
+ * what stands there anyhow, as the founder does, and no configuration takes that in. */
+uint64_t config_word_number(const struct config_member *member);
 /* Whether the member states a new key. */
 bool config_has_next(const struct config_member *member);
 /* 1 to WIRE_NAME_BYTES - 1 letters, digits, '-' or '_'. */

@@ -41,13 +41,13 @@ static bool may(struct quota quota, struct quota_rule rule, uint64_t now_ms)
     return quota_take(&quota, rule, now_ms);
 }
 
-/* One that says the same makes those void that were said in between. Who has said none yet begins with number 1. */
+/* One that says the same makes those void that were said in between. */
 static bool belongs(const struct member_word *word, const struct config_member *member, enum wanted_for what, bool said,
                     bool drains)
 {
     bool new = says_new(word, member);
     if (what == WANTED_COMPOSE)
-        return new || word->number > (member->word > 0 ? member->word : 1);
+        return new || word->number > config_word_number(member);
     return new && (said || (drains && (word->draining != member->draining || states_other(word, member))));
 }
 

@@ -61,7 +61,7 @@ static uint64_t word_number(struct own_said *said, const struct config_member *a
         .uplink = as->uplink, .owner_choice = as->owner_choice, .draining = as->draining, .units = as->units};
     memcpy(before.address, as->address, sizeof before.address);
     memcpy(before.next_key, as->next_key, sizeof before.next_key);
-    uint64_t least = as->word > 0 ? as->word : 1;
+    uint64_t least = config_word_number(as);
     if (member_word_same(&before, &said->word) && said->numbers.word <= least && !said->numbers.word_lost)
         return least;
     said->numbers.word = next_number(said, said->numbers.word, least + 1, &said->numbers.word_lost);

@@ -158,6 +158,28 @@ static void what_was_taken_back_may_have_been_given(void **state)
     assert_in(dropped_path, NULL);
 }
 
+/* Its word is the run's when a configuration rests on it; a founder that has never said another has number 1, which
+ * none has. */
+static void what_was_taken_back_can_be_given_no_more(void **state)
+{
+    (void)state;
+    struct config_member *as = &config.members[1];
+    open_again();
+    as->word = 7;
+    assert_false(keyring_dropped_is_over(&keyring, as, 7)); /* there is none */
+    assert_ok(ident_save(&dropped, dropped_path));
+    open_again();
+    assert_false(keyring_dropped_is_over(&keyring, as, 0)); /* it has said nothing yet */
+    assert_false(keyring_dropped_is_over(&keyring, as, 8));
+    assert_true(keyring_dropped_is_over(&keyring, as, 7));
+    memcpy(as->next_key, dropped.key, sizeof as->next_key);
+    assert_false(keyring_dropped_is_over(&keyring, as, 7));
+    memset(as->next_key, 0, sizeof as->next_key);
+    as->word = 0;
+    assert_false(keyring_dropped_is_over(&keyring, as, 2));
+    assert_true(keyring_dropped_is_over(&keyring, as, 1));
+}
+
 static void a_damaged_new_key_is_none(void **state)
 {
     (void)state;
@@ -245,6 +267,7 @@ int main(void)
         CASE(the_configuration_says_which_key_is_ours),
         CASE(a_start_finds_out),
         CASE(what_was_taken_back_may_have_been_given),
+        CASE(what_was_taken_back_can_be_given_no_more),
         CASE(a_damaged_new_key_is_none),
         CASE(a_key_that_cannot_be_renamed_is_found_where_it_lies),
         CASE(no_key_is_asked_for_where_none_could_be_kept),

@@ -172,12 +172,17 @@ uint32_t config_commit_quorum(const struct config *config)
 
 /* ---- what makes sense by itself ---- */
 
+bool config_says_same(const struct config_member *a, const struct config_member *b)
+{
+    return a->uplink == b->uplink && a->owner_choice == b->owner_choice && a->draining == b->draining &&
+           a->units == b->units && strcmp(a->address, b->address) == 0 &&
+           memcmp(a->next_key, b->next_key, sizeof a->next_key) == 0;
+}
+
 static bool same_member(const struct config_member *a, const struct config_member *b)
 {
     return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
-           a->uplink == b->uplink && a->owner_choice == b->owner_choice && a->draining == b->draining &&
-           a->units == b->units && strcmp(a->address, b->address) == 0 &&
-           memcmp(a->next_key, b->next_key, sizeof a->next_key) == 0;
+           config_says_same(a, b);
 }
 
 uint64_t config_word_number(const struct config_member *member)

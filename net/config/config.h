@@ -190,6 +190,8 @@ bool config_differs(const struct config *a, const struct config *b);
 /* The number of the word that the member's row rests on: 1 where the member has said none yet. By that number it says
  * what stands there anyhow, as the founder does, and no configuration takes that in. */
 uint64_t config_word_number(const struct config_member *member);
+/* Whether two rows of a member rest on words that say the same, whatever their numbers. */
+bool config_says_same(const struct config_member *a, const struct config_member *b);
 /* Whether the member states a new key. */
 bool config_has_next(const struct config_member *member);
 /* 1 to WIRE_NAME_BYTES - 1 letters, digits, '-' or '_'. */

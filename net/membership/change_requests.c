@@ -15,6 +15,9 @@ enum { GATHERED_MS = 2000, IDLE_MAX = 7 };
 enum { SAID_MS = 30000 };
 /* But that it begins or ends to drain is one at once, where that was not so too often lately: each costs an epoch. */
 static const struct quota_rule drains_rule = {.every_ms = 600000, .at_once = 4};
+/* So is one that says the same by a higher number: it makes void what was said in between, as a key that was taken back
+ * before any configuration had it. A disk that keeps nothing says so in each epoch. */
+static const struct quota_rule repeats_rule = {.every_ms = 600000, .at_once = 4};
 /* Nor are the orders of one operator a reason at once without end. */
 static const struct quota_rule orders_rule = {.every_ms = 10000, .at_once = 32};
 
@@ -41,14 +44,18 @@ static bool may(struct quota quota, struct quota_rule rule, uint64_t now_ms)
     return quota_take(&quota, rule, now_ms);
 }
 
-/* One that says the same makes those void that were said in between. */
-static bool belongs(const struct member_word *word, const struct config_member *member, enum wanted_for what, bool said,
-                    bool drains)
+/* One that says the same makes those void that were said in between. `said`: the epoch has stood for a while. */
+static bool belongs(const struct seat *seat, const struct config_member *member, enum wanted_for what, bool said,
+                    uint64_t now_ms)
 {
-    bool new = says_new(word, member);
+    const struct member_word *word = &seat->word;
+    bool new = says_new(word, member), later = word->number > config_word_number(member);
+    bool turns = word->draining != member->draining || states_other(word, member);
     if (what == WANTED_COMPOSE)
-        return new || word->number > config_word_number(member);
-    return new && (said || (drains && (word->draining != member->draining || states_other(word, member))));
+        return new || later;
+    if (new)
+        return said || (turns && may(seat->drains, drains_rule, now_ms));
+    return later && said && may(seat->repeats, repeats_rule, now_ms);
 }
 
 /* Orders of those who gave many lately: they go along with others', or are a reason a little later. */
@@ -79,7 +86,7 @@ enum err change_requests_wanted(const struct member_progress *progress, const st
         if (slot == VIEW_NOBODY || !progress->seat[slot].said)
             continue;
         const struct member_word *word = &progress->seat[slot].word;
-        if (belongs(word, member, what, said, may(progress->seat[slot].drains, drains_rule, progress->now_ms)))
+        if (belongs(&progress->seat[slot], member, what, said, progress->now_ms))
             out->words[out->words_count++] = (struct next_config_word){.id = member->id, .word = word};
     }
     return ERR_OK;
@@ -148,6 +155,13 @@ static bool turned_in(const struct config *before, const struct config *config, 
     return other || drains_in(before, id) != drains_in(config, id);
 }
 
+/* Whether it says there, by a higher number, what it said before. */
+static bool repeated_in(const struct config *before, const struct config *config, uint32_t id)
+{
+    const struct config_member *was = config_member(before, id), *is = config_member(config, id);
+    return was != NULL && is != NULL && is->word != was->word && config_says_same(was, is);
+}
+
 void change_requests_fulfil(struct change_requests *requests, struct member_progress *progress,
                             const struct config *config)
 {
@@ -164,6 +178,8 @@ void change_requests_fulfil(struct change_requests *requests, struct member_prog
         note_left_out(seat, config);
         if (before != NULL && turned_in(before, config, seat->id))
             (void)quota_take(&seat->drains, drains_rule, progress->now_ms);
+        if (before != NULL && repeated_in(before, config, seat->id))
+            (void)quota_take(&seat->repeats, repeats_rule, progress->now_ms);
     }
     for (uint32_t k = 0; k < config->orders_count; k++) {
         uint32_t slot = view_slot(progress->view, config->orders[k].signer);
@@ -359,7 +375,7 @@ bool change_requests_change(struct change_requests *requests, const struct membe
         return false;
     if (expect(requests, progress, pool, WANTED_REASONS, false, &next, &known, &count) != ERR_OK)
         return false;
-    bool differs = config_differs(last, &next);
+    bool differs = config_differs(last, &next) || next.words_count > 0;
     requests->reasons = reasons_of(&next);
     requests->asked = carries_out(&next, last);
     /* Where that came to nothing, as others hear otherwise, it is tried again later, and others have their turn. */

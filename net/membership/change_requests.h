@@ -42,7 +42,7 @@ struct wanted_changes {
 };
 /* What for. COMPOSE: all that a configuration may say. REASONS: what is a reason to make one now: no words but those by
  * which a member begins or ends to drain, and no voids of those that are no operators, before an epoch has stood for a
- * while. */
+ * while; and of words that say the same by a higher number only so many. */
 enum wanted_for { WANTED_REASONS, WANTED_COMPOSE };
 /* ERR_NOMEM. */
 ERR_MUST_CHECK enum err change_requests_wanted(const struct member_progress *progress, const struct order_pool *pool,

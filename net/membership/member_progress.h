@@ -47,6 +47,7 @@ struct seat {
     uint64_t word_due;            /* number of its word that was to come into the next configuration; 0: none */
     uint32_t word_left_out;       /* configurations in a row that came without what was to */
     struct quota drains;     /* how often configurations said that it begins or ends to drain, or another new key; */
+    struct quota repeats;    /* that it says the same by a higher number; */
     struct quota orders;     /* and that they carry an order of it */
     struct bitset silent;    /* whom it does not hear */
     uint8_t losses;          /* as the configuration says, */

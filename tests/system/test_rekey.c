@@ -255,6 +255,9 @@ static void one_that_is_taken_back_is_nobody_s(void **state)
     assert_int_equal(HOMES_RUN(paris, "rekey", "oslo", "--yes"), 1);
     assert_told("asks for no other key");
     wait_forgotten(oslo);
+    GOOD(oslo, "rekey");
+    GOOD(oslo, "rekey", "--cancel"); /* it may be that no configuration ever had it */
+    wait_forgotten(oslo);
     known(paris, "oslo", "public_key", next);
     assert_string_equal(next, old);
 }

@@ -3,6 +3,7 @@
  * proposes. */
 #include "tests/lib/testlib.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/digest.h"
@@ -610,6 +611,68 @@ static void an_order_that_another_one_left_out_is_a_reason_again_at_once(void **
     end();
 }
 
+/* Its word of another number than the configuration's; `draining`: else it says the same. */
+static void says_by(uint32_t i, uint64_t number, bool draining)
+{
+    const struct config *config = config_log_last(config_log);
+    const struct config_member *as = &config->members[i];
+    struct member_word word = {.number = number,
+                               .uplink = as->uplink,
+                               .owner_choice = as->owner_choice,
+                               .draining = draining,
+                               .units = as->units};
+    snprintf(word.address, sizeof word.address, "%s", as->address);
+    member_word_sign(configs_ident(i), config->nonce, as->id, &word);
+    progress.seat[i].said = true;
+    progress.seat[i].word = word;
+}
+
+static bool is_reason(uint64_t at_ms)
+{
+    progress.now_ms = at_ms;
+    return change_requests_change(&requests, &progress, orders);
+}
+
+static void take_word_of(uint32_t i, uint64_t number)
+{
+    struct config next = configs_next(config_log_last(config_log));
+    next.members[i].word = number;
+    take_config(next);
+}
+
+/* A key that was taken back before any configuration had it may be ordered until one has the later word. Yet whoever
+ * says ever higher numbers, as a disk does that keeps none, brings about few epochs. */
+static void who_says_the_same_again_is_heard_now_and_then(void **state)
+{
+    (void)state;
+    const struct digest run = digest_of("run", 3);
+    uint64_t number = 1;
+    uint32_t count = 0;
+    begin();
+    struct sync *sync = know_plan(0, &run);
+    says_by(B, number, false); /* who has said none yet says no other by this */
+    assert_false(is_reason(now_ms + 30000));
+    says_by(B, ++number, false);
+    assert_false(is_reason(now_ms + 29999));
+    assert_true(is_reason(now_ms + 30000));
+    for (uint64_t end_ms = now_ms + 3600000; now_ms < end_ms; now_ms += 1000) {
+        if (!is_reason(now_ms))
+            continue;
+        take_word_of(B, number);
+        assert_false(is_reason(now_ms + 30000)); /* it has it */
+        says_by(B, ++number, false);
+        count++;
+        if (count < 4)
+            assert_true(is_reason(now_ms + 30000));
+    }
+    assert_in_range(count, 9, 10);
+    assert_false(is_reason(now_ms));
+    says_by(B, ++number, true); /* nor does that keep it from what it says anew */
+    assert_true(is_reason(now_ms));
+    sync_free(sync);
+    end();
+}
+
 /* When a doubt ends: it is the same configuration. */
 static void an_epoch_that_begins_anew_is_counted_once(void **state)
 {
@@ -878,6 +941,7 @@ int main(void)
         cmocka_unit_test(what_came_to_nothing_is_no_reason_again_at_once),
         cmocka_unit_test(an_order_that_another_one_left_out_is_a_reason_again_at_once),
         cmocka_unit_test(an_epoch_that_begins_anew_is_counted_once),
+        cmocka_unit_test(who_says_the_same_again_is_heard_now_and_then),
         cmocka_unit_test(what_a_disk_in_doubt_is_is_not_guessed),
         cmocka_unit_test(an_older_word_names_no_disk),
         cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),

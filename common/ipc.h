@@ -218,7 +218,7 @@ struct ipc_go {
 
 struct ipc_report {
     uint64_t step, tokens;
-    uint64_t trained; /* steps taken since it attached: none that it left out to follow the run */
+    uint64_t trained; /* steps taken since its process began: none that it left out to follow the run */
     double loss, tokens_per_s, lr, grad_norm;
 };
 

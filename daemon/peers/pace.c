@@ -9,7 +9,7 @@ enum { WINDOW_MS = 10000, FIRST_MS = 1000 };
 
 void pace_note(struct pace *pace, uint64_t trained, uint64_t now_ms)
 {
-    if (pace->begun_ms == 0 || trained < pace->trained)
+    if (pace->begun_ms == 0 || trained < pace->trained || pace->trained == 0)
         *pace = (struct pace){.begun_ms = now_ms, .begun = trained};
     pace->trained = trained;
     uint64_t steps = trained - pace->begun, ms = now_ms - pace->begun_ms;

@@ -21,7 +21,8 @@ struct pace {
     double per_ms; /* in the window before; 0: there was none */
 };
 
-/* `trained`: steps taken since its trainer began; fewer than before: another one began. */
+/* `trained`: steps taken since its trainer began; fewer than before: another one began. 0 is none, or not known yet: a
+ * daemon that starts beside its trainer hears of all its steps at once. */
 void pace_note(struct pace *pace, uint64_t trained, uint64_t now_ms);
 /* Steps per millisecond: of the last window of ten seconds, or less if no step has come for longer than that says. */
 double pace_now(const struct pace *pace, uint64_t now_ms);

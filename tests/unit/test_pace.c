@@ -26,16 +26,32 @@ static void who_takes_no_step_slows_down(void **state)
 {
     (void)state;
     struct pace pace = {0};
-    pace_note(&pace, 0, 1000);
-    pace_note(&pace, 1, 61000); /* a step a minute */
+    pace_note(&pace, 1, 1000);
+    pace_note(&pace, 2, 61000); /* a step a minute */
     assert_true(pace_now(&pace, 61000) == 1 / 60000.0);
     assert_true(pace_now(&pace, 121000) == 1 / 60000.0); /* the next one is under way */
     assert_true(pace_now(&pace, 181000) == 1 / 120000.0);
-    pace_note(&pace, 2, 181000);
+    pace_note(&pace, 3, 181000);
     assert_true(pace_now(&pace, 181000) == 1 / 120000.0);
     pace_note(&pace, 0, 182000); /* another trainer */
     assert_true(pace_now(&pace, 182000) == 0);
     assert_true(pace_now(&pace, 192000) == 0);
+}
+
+/* Its daemon has started again, and says nothing of its steps before the first report: then all of them. */
+static void what_a_trainer_took_before_its_daemon_began_says_nothing(void **state)
+{
+    (void)state;
+    struct pace pace = {0};
+    for (uint64_t i = 0; i <= 20; i++)
+        pace_note(&pace, 25000 + 10 * i, 1000 + 1000 * i);
+    assert_true(pace_now(&pace, 21000) == 10 / 1000.0);
+    for (uint64_t i = 0; i < 12; i++)
+        pace_note(&pace, 0, 22000 + 1000 * i);
+    for (uint64_t i = 0; i <= 20; i++) {
+        pace_note(&pace, 25400 + 10 * i, 34000 + 1000 * i);
+        assert_true(pace_now(&pace, 34000 + 1000 * i) == (i == 0 ? 0 : 10 / 1000.0));
+    }
 }
 
 static void most_owners_are_the_measure_and_no_number_of_others(void **state)
@@ -82,6 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pace_is_that_of_the_last_window),
         cmocka_unit_test(who_takes_no_step_slows_down),
+        cmocka_unit_test(what_a_trainer_took_before_its_daemon_began_says_nothing),
         cmocka_unit_test(most_owners_are_the_measure_and_no_number_of_others),
         cmocka_unit_test(the_line_rises_by_the_pace_between_what_is_sure_and_what_can_be),
         cmocka_unit_test(two_that_follow_one_another_go_no_faster),

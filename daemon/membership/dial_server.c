@@ -2,6 +2,7 @@
 #include "daemon/membership/dial_server.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ struct dial_server {
     struct token tokens[INVITES_MAX];
     struct quota quota;
     struct quota asked; /* by other members */
-    bool stops;
+    atomic_bool stops;  /* looked at by the jobs, too */
     struct bitset silent;
     uint64_t serial;
     uint32_t turn; /* of owners that are asked */
@@ -171,7 +172,7 @@ static struct token *token_of(struct dial_server *server, const struct digest *i
 
 void dial_server_stop(struct dial_server *server)
 {
-    server->stops = true;
+    atomic_store(&server->stops, true);
 }
 
 void dial_server_forget(struct dial_server *server, const struct digest *invitation)
@@ -186,7 +187,8 @@ static bool may_dial(struct dial_server *server, const struct question *question
 {
     struct token *token = question->member == CONFIG_NOBODY ? token_of(server, &question->join.invitation) : NULL;
     const struct view *view = server->conf.view;
-    if (server->stops || (question->member == CONFIG_NOBODY && (token == NULL || token->dials >= DIALS_TOKEN_MAX)))
+    if (atomic_load(&server->stops) ||
+        (question->member == CONFIG_NOBODY && (token == NULL || token->dials >= DIALS_TOKEN_MAX)))
         return false;
     if (question->member != CONFIG_NOBODY &&
         (view->members[view->self].as.role != CONFIG_OWNER || !quota_take(&server->asked, asked_rule, now_ms)))
@@ -206,7 +208,9 @@ static enum err run_dial(struct job *job, struct jobs_scratch *scratch)
 {
     struct dialling *j = (struct dialling *)job;
     (void)scratch;
-    j->outcome = dial_back(&j->join, &j->took_ms);
+    j->outcome = WIRE_DIAL_UNTESTED;
+    if (!atomic_load(&j->server->stops)) /* nor of those that have waited for the one before */
+        j->outcome = dial_back(&j->join, &j->took_ms);
     return ERR_OK;
 }
 

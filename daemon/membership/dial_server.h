@@ -41,7 +41,8 @@ struct dial_server;
 ERR_MUST_CHECK enum err dial_server_new(const struct dial_server_conf *conf, struct dial_server **out);
 /* After the jobs. NULL is fine. */
 void dial_server_free(struct dial_server *server);
-/* The daemon ends: nobody is dialled any more. */
+/* The daemon ends: nobody is dialled any more, nor those that wait already; one that is being dialled is, for as long
+ * as that takes (net/transport/dial_back.h). */
 void dial_server_stop(struct dial_server *server);
 
 /* A guest asks, by a JOIN that is signed. It is answered when there is an answer; asked again, the same again. */

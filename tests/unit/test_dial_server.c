@@ -494,6 +494,34 @@ static void who_ends_dials_nobody_any_more(void **state)
     assert_int_equal(tested(&invite), WIRE_DIAL_UNTESTED);
 }
 
+/* A line that takes all and says nothing costs its patience once: the rest of the time is the last checkpoint's. */
+static void who_ends_dials_none_of_those_that_wait(void **state)
+{
+    (void)state;
+    char address[ADDRESS_BYTES];
+    unsigned dialled = 0;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), taken;
+    assert_int_equal(bind(fd, (const struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    assert_int_equal(listen(fd, 2 * DIALS_AT_ONCE), 0);
+    snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)ntohs(at.sin_port));
+    bitset_add(&isles[0].silent, 1); /* the other one is not asked */
+    pump_once();
+    for (uint8_t k = 0; k < DIALS_AT_ONCE; k++) {
+        struct wire_join join = question(1 + k, address);
+        dial_server_ask(isles[0].dials, &join, 0, now_of());
+    }
+    assert_int_equal(jobs_pending(isles[0].jobs), DIALS_AT_ONCE);
+    dial_server_stop(isles[0].dials);
+    WAIT_FOR(jobs_pending(isles[0].jobs) == 0);
+    for (; (taken = accept(fd, NULL, NULL)) >= 0; dialled++)
+        close(taken);
+    assert_in_range(dialled, 0, 1);
+    close(fd);
+}
+
 static void without_memory_it_is_not_tested(void **state)
 {
     (void)state;
@@ -527,6 +555,7 @@ int main(void)
         CASE(members_have_so_many_dialled_and_owners_alone_dial_for_them),
         CASE(who_ends_dials_nobody_any_more),
         CASE(a_member_may_have_nobody_dialled_but_an_operator_its_guest),
+        CASE(who_ends_dials_none_of_those_that_wait),
         CASE(without_memory_it_is_not_tested),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -355,9 +355,9 @@ static enum err make_key(struct maker *maker, const struct passwd *user)
     if (maker->key_was_there)
         return ident_load(path, &maker->ident);
     TRY(ident_generate(&maker->ident));
-    TRY(ident_save(&maker->ident, path)); /* first, so that none but our own is taken back */
-    TRY(remember(&maker->made, path));
-    return own(user, path);
+    TRY(user != NULL ? ident_save_for(&maker->ident, path, user->pw_uid, user->pw_gid)
+                     : ident_save(&maker->ident, path)); /* first, so that none but our own is taken back */
+    return remember(&maker->made, path);
 }
 
 static enum err copied_run(const char *path, char **text, size_t *bytes)

@@ -15,15 +15,14 @@
 
 /* ---- at the island ---- */
 
-/* Whoever owns the key owns the new one: the daemon has to read it. */
-static enum err give_to_owner(const char *key_path, const char *path)
+/* Whoever owns the key owns the new one: the daemon has to read it. It may write to that folder, too. */
+static enum err save_for_owner(const struct ident *next, const char *path, const char *key_path)
 {
     struct stat status;
     if (stat(key_path, &status) != 0)
         return err_set_errno(ERR_IO, "%s: cannot look at it", key_path);
-    if (status.st_uid == geteuid() || chown(path, status.st_uid, status.st_gid) == 0)
-        return ERR_OK;
-    return err_set_errno(ERR_IO, "%s: cannot give it to the owner of %s", path, key_path);
+    return status.st_uid == geteuid() ? ident_save(next, path)
+                                      : ident_save_for(next, path, status.st_uid, status.st_gid);
 }
 
 static enum err make_next(struct keyring *keyring)
@@ -35,12 +34,9 @@ static enum err make_next(struct keyring *keyring)
                        "it, and call this again",
                        keyring->next_path);
     TRY(ident_generate(&next));
-    TRY(ident_save(&next, keyring->next_path));
-    enum err err = give_to_owner(keyring->conf->key_path, keyring->next_path);
-    if (err != ERR_OK)
-        unlink(keyring->next_path);
+    TRY(save_for_owner(&next, keyring->next_path, keyring->conf->key_path));
     keyring->next = next;
-    return err;
+    return ERR_OK;
 }
 
 /* What the daemon's public key is; "": none runs, or none answers. */

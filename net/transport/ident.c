@@ -20,6 +20,8 @@ static const char secret_mark[] = "secret = ";
 /* Of an Ed25519 public key: in the last byte the sign of x; the first byte of the smallest y that is not below the
  * prime. */
 enum { SIGN_BIT = 0x80, Y_LEAST_BYTE = 0xed };
+#define SAME_USER ((uid_t)-1)
+#define SAME_GROUP ((gid_t)-1)
 enum { KEY_FILE_BYTES_MAX = 4096, BASE64 = sodium_base64_VARIANT_URLSAFE_NO_PADDING };
 
 /* All that follows from the seed. */
@@ -42,15 +44,20 @@ enum err ident_generate(struct ident *ident)
     return ERR_OK;
 }
 
-/* To a file that was not there, nor a link: whoever may write to its folder could have put one that others can read. */
-static enum err write_new(const char *path, const char *text)
+/* To a file that was not there, nor a link: whoever may write to its folder could have put one that others can read. It
+ * is given away by the descriptor, since its name may be another file's by then. */
+static enum err write_new(const char *path, const char *text, uid_t user, gid_t group)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (fd < 0 && errno == EEXIST)
         return err_set(ERR_STATE, "%s: exists already; remove it first if the island is to have a new key", path);
     if (fd < 0)
         return fsio_failed(ERR_IO, "cannot create %s", path);
-    enum err err = fsio_write_all(fd, text, strlen(text), path);
+    enum err err = ERR_OK;
+    if (user != SAME_USER && fchown(fd, user, group) != 0)
+        err = err_set_errno(ERR_IO, "%s: cannot give it to user %u", path, (unsigned)user);
+    if (err == ERR_OK)
+        err = fsio_write_all(fd, text, strlen(text), path);
     if (err == ERR_OK && fsync(fd) != 0)
         err = fsio_failed(ERR_IO, "%s: cannot flush", path);
     close(fd);
@@ -63,6 +70,11 @@ static enum err write_new(const char *path, const char *text)
 
 enum err ident_save(const struct ident *ident, const char *path)
 {
+    return ident_save_for(ident, path, SAME_USER, SAME_GROUP);
+}
+
+enum err ident_save_for(const struct ident *ident, const char *path, uid_t user, gid_t group)
+{
     char seed[IDENT_TEXT_BYTES];
     char *text;
     ident_text(ident->secret, seed); /* which begins with it */
@@ -72,7 +84,7 @@ enum err ident_save(const struct ident *ident, const char *path)
         "# Public key, for the other islands' configurations: %s\n"
         "%s%s\n",
         ident->public_text, secret_mark, seed));
-    enum err err = write_new(path, text);
+    enum err err = write_new(path, text, user, group);
     sodium_memzero(text, strlen(text));
     sodium_memzero(seed, sizeof seed);
     mem_free(text);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/err.h"
 
@@ -35,6 +36,10 @@ ERR_MUST_CHECK enum err ident_generate(struct ident *ident);
 
 /* Writes a key file with mode 0600; refuses to replace one that exists (ERR_STATE). */
 ERR_MUST_CHECK enum err ident_save(const struct ident *ident, const char *path);
+/* The same, by root, for another user, whose it is before the secret is in it. It is given away by its descriptor, so
+ * that a user who may write to the folder can have no other file given away. ERR_IO: it cannot be given; none is left.
+ */
+ERR_MUST_CHECK enum err ident_save_for(const struct ident *ident, const char *path, uid_t user, gid_t group);
 
 /* ERR_NOTFOUND, ERR_CONF (not a key file, or readable by others), with the remedy. */
 ERR_MUST_CHECK enum err ident_load(const char *path, struct ident *ident);

@@ -335,22 +335,10 @@ static enum err own(const struct passwd *user, const char *path)
     return ERR_OK;
 }
 
-/* What lies beside a key is of the run that it was in before (daemon/keyring.h). */
-static enum err remove_run_of(const char *key_path)
-{
-    char *path;
-    TRY(mem_printf(&path, "%s.config", key_path));
-    bool gone = unlink(path) == 0 || errno == ENOENT;
-    enum err err = gone ? ERR_OK : err_set_errno(ERR_IO, "cannot remove %s", path);
-    mem_free(path);
-    return err;
-}
-
 /* A key that is there is this island's: whoever has it knows it by that, and nothing brings it back. */
 static enum err make_key(struct maker *maker, const struct passwd *user)
 {
     const char *path = maker->home->key;
-    TRY(remove_run_of(path));
     maker->key_was_there = access(path, F_OK) == 0;
     if (maker->key_was_there)
         return ident_load(path, &maker->ident);
@@ -398,6 +386,16 @@ static enum err put_aside(const char *path)
                        ? ERR_OK
                        : err_set_errno(ERR_IO, "cannot rename %s to %s", path, aside);
     mem_free(aside);
+    return err;
+}
+
+/* What lies beside a key is of the run that it was in before (daemon/keyring.h). */
+static enum err leave_run_of(const char *key_path)
+{
+    char *path;
+    TRY(mem_printf(&path, "%s.config", key_path));
+    enum err err = put_aside(path);
+    mem_free(path);
     return err;
 }
 
@@ -663,6 +661,7 @@ static enum err make_all(struct maker *maker)
         TRY(make_folder(&maker->made, home->sockets, 0755));
     TRY(make_draft(maker));
     TRY(check_draft(maker));
+    TRY(leave_run_of(home->key)); /* now, since a try that fails leaves all as it was */
     if (maker->init->redeem != NULL)
         TRY(put_aside(home->conf));
     if (rename(maker->draft, home->conf) != 0)

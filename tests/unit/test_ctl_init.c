@@ -377,6 +377,30 @@ static enum err note_asked(void *user, const struct ident *ident, const char *li
     return err_set(ERR_STATE, "refused");
 }
 
+/* It is from that file that an island with an emptied state folder goes on. */
+static void a_failure_leaves_what_lies_beside_the_key(void **state)
+{
+    (void)state;
+    struct ident ident;
+    assert_ok(fsio_mkdirs(home.folder, 0755));
+    assert_ok(ident_generate(&ident));
+    assert_ok(ident_save(&ident, home.key));
+    testlib_file(home.folder, "island.key.config", "of the run before\n");
+    init.redeem = note_asked;
+    assert_fails(ERR_STATE, "refused", ctl_init(&home, &init));
+    assert_true(there(inside("island.key.config")));
+    init.redeem = NULL;
+    play_check("exit 2\n");
+    assert_fails(ERR_CONF, "nothing was made", ctl_init(&home, &init));
+    assert_true(there(inside("island.key.config")));
+    play_check("exit 0\n");
+    assert_ok(ctl_init(&home, &init));
+    assert_false(there(inside("island.key.config")));
+    char *aside = read_file(inside("island.key.config.before"));
+    assert_string_equal(aside, "of the run before\n");
+    mem_free(aside);
+}
+
 /* A run that has let it in has used its token up. */
 static void where_it_cannot_listen_nothing_is_made_and_nobody_asked(void **state)
 {
@@ -575,6 +599,7 @@ int main(void)
         CASE(a_place_that_a_run_spec_names_is_a_whole_path),
         CASE(a_failure_takes_back_what_was_made),
         CASE(a_failure_leaves_what_was_there),
+        CASE(a_failure_leaves_what_lies_beside_the_key),
         CASE(one_that_is_killed_does_not_stop_the_next),
         CASE(what_makes_no_sense_is_refused_before_anything_is_made),
         CASE(what_the_trainer_would_refuse_is_found_before),

@@ -15,6 +15,7 @@
 #include "daemon/home.h"
 
 static const char next_end[] = ".next", dropped_end[] = ".dropped", config_end[] = ".config", before_end[] = ".before";
+const char *const keyring_beside[] = {next_end, dropped_end, before_end, config_end, NULL};
 /* Of a file that is there for a moment, to see whether one can be. */
 static const char try_end[] = ".try";
 

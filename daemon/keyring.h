@@ -18,6 +18,10 @@
 #include "net/config/config.h"
 #include "net/transport/ident.h"
 
+/* Their ends, with that of the configuration kept beside the key; NULL after the last. All are of the run that the
+ * island is in: another one must not find them. */
+extern const char *const keyring_beside[];
+
 struct keyring {
     const struct dconf *conf; /* borrowed; NULL: the keys are in memory alone */
     struct ident ident;       /* that signs */

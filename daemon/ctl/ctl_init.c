@@ -26,6 +26,7 @@
 #include "daemon/ctl/ctl_draft.h"
 #include "daemon/dconf.h"
 #include "daemon/founding.h"
+#include "daemon/keyring.h"
 #include "net/transport/address.h"
 #include "net/transport/ident.h"
 
@@ -392,10 +393,13 @@ static enum err put_aside(const char *path)
 /* What lies beside a key is of the run that it was in before (daemon/keyring.h). */
 static enum err leave_run_of(const char *key_path)
 {
-    char *path;
-    TRY(mem_printf(&path, "%s.config", key_path));
-    enum err err = put_aside(path);
-    mem_free(path);
+    enum err err = ERR_OK;
+    for (size_t i = 0; keyring_beside[i] != NULL && err == ERR_OK; i++) {
+        char *path;
+        TRY(mem_printf(&path, "%s%s", key_path, keyring_beside[i]));
+        err = put_aside(path);
+        mem_free(path);
+    }
     return err;
 }
 

@@ -17,6 +17,7 @@
 #include "daemon/as_typed.h"
 #include "daemon/dconf.h"
 #include "daemon/founding.h"
+#include "daemon/keyring.h"
 
 enum { ASIDE_MAX = 1000 };
 
@@ -93,6 +94,19 @@ static enum err remove_mark(const struct dconf *conf)
     return err;
 }
 
+/* The key stays; but a new one that it had asked for would be asked for again, whoever has a copy of that, too. */
+static enum err move_beside(const char *key_path, const char *aside, int *moved)
+{
+    enum err err = ERR_OK;
+    for (size_t i = 0; keyring_beside[i] != NULL && err == ERR_OK; i++) {
+        char *path;
+        TRY(mem_printf(&path, "%s%s", key_path, keyring_beside[i]));
+        err = move(path, aside, moved);
+        mem_free(path);
+    }
+    return err;
+}
+
 /* The copy of the newest configuration, beside the sockets, and the mark go last: with them the daemon would go on, or
  * know that its state was taken away. */
 static enum err move_all(const struct dconf *conf, const char *aside, int *moved)
@@ -100,11 +114,7 @@ static enum err move_all(const struct dconf *conf, const char *aside, int *moved
     TRY(move_matching(conf->state_folder, "*", aside, moved));
     TRY(move_matching(conf->run_folder, "config-*", aside, moved));
     TRY(remove_mark(conf));
-    char *with_key;
-    TRY(mem_printf(&with_key, "%s.config", conf->key_path));
-    enum err err = move(with_key, aside, moved);
-    mem_free(with_key);
-    TRY(err);
+    TRY(move_beside(conf->key_path, aside, moved));
     return conf->joined[0] != '\0' ? move(conf->joined, aside, moved) : ERR_OK;
 }
 

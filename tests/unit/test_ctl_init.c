@@ -401,6 +401,27 @@ static void a_failure_leaves_what_lies_beside_the_key(void **state)
     mem_free(aside);
 }
 
+/* A new island would ask for them at once; whoever has a copy of the old folder has them, too. */
+static void keys_of_a_change_before_are_not_asked_for(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {".next", ".dropped", ".before"};
+    char path[300], aside[310];
+    struct ident ident;
+    assert_ok(fsio_mkdirs(home.folder, 0755));
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s%s", home.key, ends[i]);
+        assert_ok(ident_generate(&ident));
+        assert_ok(ident_save(&ident, path));
+    }
+    assert_ok(ctl_init(&home, &init));
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s%s", home.key, ends[i]);
+        snprintf(aside, sizeof aside, "%s.before", path);
+        assert_true(!there(path) && there(aside));
+    }
+}
+
 /* A run that has let it in has used its token up. */
 static void where_it_cannot_listen_nothing_is_made_and_nobody_asked(void **state)
 {
@@ -600,6 +621,7 @@ int main(void)
         CASE(a_failure_takes_back_what_was_made),
         CASE(a_failure_leaves_what_was_there),
         CASE(a_failure_leaves_what_lies_beside_the_key),
+        CASE(keys_of_a_change_before_are_not_asked_for),
         CASE(one_that_is_killed_does_not_stop_the_next),
         CASE(what_makes_no_sense_is_refused_before_anything_is_made),
         CASE(what_the_trainer_would_refuse_is_found_before),

@@ -119,11 +119,12 @@ static enum err write_minimum(const struct ctl_draft *draft, char **text)
     TRY_OUT(write_data(draft, &data));
     TRY_OUT(write_run(draft, &island, &net));
     TRY_OUT(mem_printf(text,
-                       "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s"
+                       "[island]\nname = %s\nrun = run.ini\nkey = %s\nstate = %s\nsockets = %s\nowner = %s\n%s"
                        "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n%s[worker]\ndata = %s\n%s",
-                       draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto", island,
-                       draft->witness ? "yes" : "no", draft->listen, draft->address != NULL ? draft->address : "",
-                       uplink, net != NULL ? net : "", data, trainer));
+                       draft->name, draft->key, draft->state, draft->sockets,
+                       draft->owner != NULL ? draft->owner : "auto", island, draft->witness ? "yes" : "no",
+                       draft->listen, draft->address != NULL ? draft->address : "", uplink, net != NULL ? net : "",
+                       data, trainer));
 out:
     mem_free(island);
     mem_free(net);

@@ -22,9 +22,9 @@ struct ctl_draft {
     const char *owner;   /* auto, yes or no; NULL: the default */
     /* Of the trainer; NULL: the default, and `devices` alone are of cuda. */
     const char *program, *device, *devices, *ranks, *tensor_parallel;
-    bool other_base;             /* its trainer may build upon another frozen base than the run's */
-    const struct runspec *spec;  /* whose model and batch its ranks are to share out; NULL: nobody knows it yet */
-    const char *state, *sockets; /* relative to the configuration's folder, or absolute */
+    bool other_base;                   /* its trainer may build upon another frozen base than the run's */
+    const struct runspec *spec;        /* whose model and batch its ranks are to share out; NULL: nobody knows it yet */
+    const char *key, *state, *sockets; /* relative to the configuration's folder, or absolute */
     const char
         *founded; /* file of the random bytes of the run that this island founds, relative or absolute; or NULL */
     /* Of an island that joins a run; NULL: this one begins a run. */
@@ -32,8 +32,8 @@ struct ctl_draft {
     const char *inviter_name, *inviter_address; /* where it was reached */
 };
 
-/* The configuration, with help for the keys that are likely to be changed. Key and run spec stand beside it, as
- * island.key and run.ini. ERR_CONF: a value that will not do, or that no configuration can hold. */
+/* The configuration, with help for the keys that are likely to be changed. The run spec stands beside it, as
+ * run.ini. ERR_CONF: a value that will not do, or that no configuration can hold. */
 ERR_MUST_CHECK enum err ctl_draft_conf(const struct ctl_draft *draft, char **text);
 
 /* The run spec that conf/run.ini shows. */

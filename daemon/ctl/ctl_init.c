@@ -45,6 +45,7 @@ struct maker {
     const struct ctl_init *init;
     const char *folder; /* of the configuration */
     char *data, *listen, *draft;
+    char *key;    /* its path */
     char *fitted; /* the run spec, with --from */
     bool key_was_there, run_was_there;
     char *joined; /* path of the configuration by which it joined */
@@ -336,10 +337,28 @@ static enum err own(const struct passwd *user, const char *path)
     return ERR_OK;
 }
 
+/* Who joins anew has the key that the settings name which are put aside: by another one it would be another island,
+ * beside its own name on the roster. Where there is none any more, since a new one is wanted, that is made where keys
+ * are. */
+static enum err find_key(struct maker *maker)
+{
+    struct dconf conf;
+    const struct home *home = maker->home;
+    if (access(home->conf, F_OK) != 0)
+        return mem_strdup(home->key, &maker->key);
+    enum err err = dconf_load_home(home, NULL, NULL, 0, &conf);
+    if (err != ERR_OK)
+        return err_suffix(err, "it says where this island's key is: mend it, or move it away");
+    bool gone = access(conf.key_path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+    err = mem_strdup(gone ? home->key : conf.key_path, &maker->key);
+    conf_deinit(&dconf_schema, &conf);
+    return err;
+}
+
 /* A key that is there is this island's: whoever has it knows it by that, and nothing brings it back. */
 static enum err make_key(struct maker *maker, const struct passwd *user)
 {
-    const char *path = maker->home->key;
+    const char *path = maker->key;
     maker->key_was_there = access(path, F_OK) == 0;
     if (maker->key_was_there)
         return ident_load(path, &maker->ident);
@@ -501,6 +520,8 @@ static enum err draft_text(const struct maker *maker, const struct runspec *spec
                               .other_base = init->other_base,
                               .founded = init->redeem == NULL ? "founded" : NULL,
                               .spec = spec,
+                              .key = home->folder != NULL && strcmp(maker->key, home->key) == 0 ? "island.key"
+                                                                                                : maker->key,
                               .state = home->folder != NULL ? "state" : home->state,
                               .sockets = home->folder != NULL ? "run" : home->sockets};
     if (maker->joined != NULL) {
@@ -616,7 +637,7 @@ static enum err ask_run(struct maker *maker)
     enum err err = maker->init->redeem(maker->init->user_data, &maker->ident, maker->listen, admission);
     sigprocmask(SIG_SETMASK, &before, NULL);
     for (size_t i = 0; admission->asked && i < maker->made.count; i++)
-        if (strcmp(maker->made.path[i], maker->home->key) == 0) {
+        if (strcmp(maker->made.path[i], maker->key) == 0) {
             mem_free(maker->made.path[i]);
             maker->made.path[i] = maker->made.path[--maker->made.count];
         }
@@ -665,7 +686,7 @@ static enum err make_all(struct maker *maker)
         TRY(make_folder(&maker->made, home->sockets, 0755));
     TRY(make_draft(maker));
     TRY(check_draft(maker));
-    TRY(leave_run_of(home->key)); /* now, since a try that fails leaves all as it was */
+    TRY(leave_run_of(maker->key)); /* now, since a try that fails leaves all as it was */
     if (maker->init->redeem != NULL)
         TRY(put_aside(home->conf));
     if (rename(maker->draft, home->conf) != 0)
@@ -724,7 +745,7 @@ static enum err say(const struct maker *maker)
         puts("}");
     } else {
         printf("%s %s is made:\n  %s\n  %s%s\n  %s%s\n  %s/\n", init->witness ? "Witness" : "Island", init->name,
-               home->conf, home->key, maker->key_was_there ? " (was there)" : "", home->run,
+               home->conf, maker->key, maker->key_was_there ? " (was there)" : "", home->run,
                maker->run_was_there   ? " (was there)"
                : init->redeem != NULL ? " (the run's)"
                : init->from != NULL   ? " (for the model)"
@@ -751,6 +772,7 @@ enum err ctl_init(const struct home *home, const struct ctl_init *init)
         TRY_OUT(find_data(init->data, &maker.data));
     TRY_OUT(choose_listen(&maker));
     TRY_OUT(find_program(&maker));
+    TRY_OUT(find_key(&maker));
     if (init->from != NULL)
         TRY_OUT(fitted_run(init->from, init->run, &maker.fitted));
     TRY_OUT(rehearse(&maker));
@@ -763,6 +785,7 @@ out:
     mem_free(maker.data);
     mem_free(maker.listen);
     mem_free(maker.draft);
+    mem_free(maker.key);
     mem_free(maker.fitted);
     mem_free(maker.joined);
     mem_free(maker.program);

@@ -5,8 +5,9 @@
  *
  * dilocod.conf is the mark of an island and is written last, by a rename, when everything else is there and dilocod
  * --check-config has found it good. After a failure the new files are removed. A try that was killed leaves no
- * dilocod.conf, and what it leaves the next one takes up: a key is never replaced, whoever made it. Signals that would
- * end us wait meanwhile. Blocking; starts no daemon.
+ * dilocod.conf, and what it leaves the next one takes up: a key is never replaced, whoever made it. An island that was
+ * reset, and joins, keeps the key that its dilocod.conf names, and that file is put aside. Signals that would end us
+ * wait meanwhile. Blocking; starts no daemon.
  */
 #ifndef DAEMON_CTL_CTL_INIT_H
 #define DAEMON_CTL_CTL_INIT_H

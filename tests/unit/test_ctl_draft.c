@@ -13,8 +13,12 @@
 #include "daemon/dconf.h"
 
 static const char *folder;
-static struct ctl_draft good = {
-    .name = "paris", .data = "/srv/a text.txt", .listen = "127.0.0.1:7654", .state = "state", .sockets = "run"};
+static struct ctl_draft good = {.name = "paris",
+                                .data = "/srv/a text.txt",
+                                .listen = "127.0.0.1:7654",
+                                .key = "island.key",
+                                .state = "state",
+                                .sockets = "run"};
 
 static void what_was_asked_for_is_in_the_configuration(void **state)
 {

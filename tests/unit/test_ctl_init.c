@@ -401,6 +401,58 @@ static void a_failure_leaves_what_lies_beside_the_key(void **state)
     mem_free(aside);
 }
 
+static struct ident admitted;
+
+static enum err admit(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission)
+{
+    (void)user, (void)listen;
+    admitted = *ident;
+    admission->config_bytes = 4;
+    snprintf(admission->inviter_name, sizeof admission->inviter_name, "oslo");
+    snprintf(admission->inviter_address, sizeof admission->inviter_address, "127.0.0.1:7600");
+    assert_ok(mem_new(1, admission->config_bytes, "a configuration", &admission->config));
+    return mem_strdup("[run]\nname = theirs\nsteps = 9\n", &admission->run_text);
+}
+
+static void assert_conf_has(const char *format, const char *value)
+{
+    char line[300];
+    char *conf = read_file(home.conf);
+    snprintf(line, sizeof line, format, value);
+    if (strstr(conf, line) == NULL)
+        fail_msg("no %s in %s", line, conf);
+    mem_free(conf);
+}
+
+/* After reset, with settings of one's own: else it would be another island, and its old name be left on the roster. */
+static void who_joins_anew_keeps_the_key_that_its_settings_name(void **state)
+{
+    (void)state;
+    struct ident ident;
+    const char *key = testlib_path(folder, "elsewhere.key");
+    assert_ok(fsio_mkdirs(home.folder, 0755));
+    assert_ok(ident_generate(&ident));
+    assert_ok(ident_save(&ident, key));
+    testlib_file(home.folder, "dilocod.conf",
+                 "[island]\nname = paris\nrun = run.ini\nkey = %s\n[worker]\ndata = text\n", key);
+    testlib_file(folder, "elsewhere.key.config", "of the run before\n");
+    init.redeem = admit;
+    assert_ok(ctl_init(&home, &init));
+    assert_string_equal(admitted.public_text, ident.public_text);
+    assert_conf_has("\nkey = %s\n", key);
+    assert_false(there(home.key) || there(testlib_path(folder, "elsewhere.key.config")));
+    assert_true(there(inside("dilocod.conf.before")));
+    /* It is taken away, so that a new one is made. */
+    assert_int_equal(unlink(key), 0);
+    assert_ok(ctl_init(&home, &init));
+    assert_string_not_equal(admitted.public_text, ident.public_text);
+    assert_conf_has("\nkey = %s\n", "island.key");
+    assert_ok(ident_load(home.key, &ident));
+    assert_string_equal(admitted.public_text, ident.public_text);
+    testlib_file(home.folder, "dilocod.conf", "nonsense\n");
+    assert_fails(ERR_CONF, "it says where this island's key is: mend it, or move it away", ctl_init(&home, &init));
+}
+
 /* A new island would ask for them at once; whoever has a copy of the old folder has them, too. */
 static void keys_of_a_change_before_are_not_asked_for(void **state)
 {
@@ -622,6 +674,7 @@ int main(void)
         CASE(a_failure_leaves_what_was_there),
         CASE(a_failure_leaves_what_lies_beside_the_key),
         CASE(keys_of_a_change_before_are_not_asked_for),
+        CASE(who_joins_anew_keeps_the_key_that_its_settings_name),
         CASE(one_that_is_killed_does_not_stop_the_next),
         CASE(what_makes_no_sense_is_refused_before_anything_is_made),
         CASE(what_the_trainer_would_refuse_is_found_before),

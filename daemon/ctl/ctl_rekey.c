@@ -53,37 +53,66 @@ static void present_key(const char *socket, char text[IDENT_TEXT_BYTES])
     json_decref(peers);
 }
 
-/* A daemon that may not write beside its key has the new one where it was made: it takes its place now. */
-static enum err finish_last(const struct ctl_rekey *rekey, struct keyring *keyring)
+static enum err put_in_place(struct keyring *keyring, const struct ident *ident, const char *path)
 {
-    char present[IDENT_TEXT_BYTES];
-    if (!keyring_has(&keyring->next))
-        return ERR_OK;
-    present_key(rekey->socket, present);
-    if (strcmp(present, keyring->next.public_text) != 0)
-        return ERR_OK;
-    if (rename(keyring->next_path, keyring->conf->key_path) != 0)
-        return err_set_errno(ERR_IO, "cannot rename %s to %s", keyring->next_path, keyring->conf->key_path);
-    TRY(fsio_sync_folder_of(keyring->conf->key_path));
-    keyring->ident = keyring->next;
+    const char *key_path = keyring->conf->key_path;
+    if (rename(path, key_path) != 0)
+        return err_set_errno(ERR_IO, "cannot rename %s to %s", path, key_path);
+    TRY(fsio_sync_folder_of(key_path));
+    keyring->ident = *ident;
     return keyring_reload(keyring);
 }
 
-/* Whether a daemon heard of it. */
-static enum err tell_daemon(const struct ctl_rekey *rekey, bool *told)
+/* A daemon that may not write beside its key has the new one where it was made; or one that was taken back at the
+ * instant in which it was given, where that put it: it takes its place now. */
+static enum err finish_last(const struct ctl_rekey *rekey, struct keyring *keyring)
+{
+    char present[IDENT_TEXT_BYTES];
+    if (!keyring_has(&keyring->next) && !keyring_has(&keyring->dropped))
+        return ERR_OK;
+    present_key(rekey->socket, present);
+    if (keyring_has(&keyring->next) && strcmp(present, keyring->next.public_text) == 0)
+        return put_in_place(keyring, &keyring->next, keyring->next_path);
+    if (keyring_has(&keyring->dropped) && strcmp(present, keyring->dropped.public_text) == 0)
+        return put_in_place(keyring, &keyring->dropped, keyring->dropped_path);
+    return ERR_OK;
+}
+
+/* Whether a daemon heard of it, and which key it asks for then; "": none. */
+static enum err tell_daemon(const struct ctl_rekey *rekey, bool *told, char asked[IDENT_TEXT_BYTES])
 {
     json_t *answer;
+    asked[0] = '\0';
     enum err err = ctl_ask(rekey->socket, "rekey", &answer);
     *told = err == ERR_OK;
-    if (err == ERR_OK)
+    if (err == ERR_OK) {
+        snprintf(asked, IDENT_TEXT_BYTES, "%s", ctl_text(answer, "next_key"));
         json_decref(answer);
+    }
     return err == ERR_CLOSED ? ERR_OK : err;
+}
+
+static enum err not_asked(const struct ctl_rekey *rekey, const struct keyring *keyring)
+{
+    char present[IDENT_TEXT_BYTES];
+    present_key(rekey->socket, present);
+    if (strcmp(present, keyring->next.public_text) == 0)
+        return err_set(ERR_AGAIN, "this island has just been given the key %s; call this again for another one",
+                       present);
+    return err_set(
+        ERR_STATE,
+        "the daemon does not ask for the key in %s: it cannot read that file, and its log says why; have its "
+        "user own it, and call this again",
+        keyring->next_path);
 }
 
 /* A key that it refuses goes again: the next daemon would ask for it. */
 static enum err ask_for_next(const struct ctl_rekey *rekey, struct keyring *keyring, bool was_there, bool *told)
 {
-    enum err err = tell_daemon(rekey, told);
+    char asked[IDENT_TEXT_BYTES];
+    enum err err = tell_daemon(rekey, told, asked);
+    if (err == ERR_OK && *told && strcmp(asked, keyring->next.public_text) != 0)
+        err = not_asked(rekey, keyring);
     if (err != ERR_STATE || was_there)
         return err;
     return unlink(keyring->next_path) == 0 ? err : err_suffix(err, "remove %s, too", keyring->next_path);
@@ -121,23 +150,40 @@ static enum err begin(const struct ctl_rekey *rekey, struct keyring *keyring)
     return say_pending(rekey, keyring, was_there, told);
 }
 
-static enum err cancel(const struct ctl_rekey *rekey, struct keyring *keyring)
+static enum err say_cancelled(const struct ctl_rekey *rekey, const char *key)
 {
-    bool told;
-    TRY(finish_last(rekey, keyring));
-    if (!keyring_has(&keyring->next))
-        return err_set(ERR_NOTFOUND, "this island asks for no other key");
-    if (rename(keyring->next_path, keyring->dropped_path) != 0)
-        return err_set_errno(ERR_IO, "cannot rename %s to %s", keyring->next_path, keyring->dropped_path);
-    TRY(fsio_sync_folder_of(keyring->dropped_path));
-    TRY(tell_daemon(rekey, &told));
     if (rekey->json)
-        printf("{\"ok\":\"taken back\",\"next_key\":\"%s\"}\n", keyring->next.public_text);
+        printf("{\"ok\":\"taken back\",\"next_key\":\"%s\"}\n", key);
     else
         printf("This island asks for the key %s no more. It is sure from the next configuration on: what is decided "
                "already, or is being, may give it that key still\n",
-               keyring->next.public_text);
+               key);
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+static enum err too_late(const char *key)
+{
+    return err_set(ERR_STATE, "too late: the run has given this island the key %s; for another one: %s rekey", key,
+                   as_typed());
+}
+
+static enum err cancel(const struct ctl_rekey *rekey, struct keyring *keyring)
+{
+    bool told;
+    char key[IDENT_TEXT_BYTES], asked[IDENT_TEXT_BYTES];
+    TRY(finish_last(rekey, keyring));
+    if (!keyring_has(&keyring->next))
+        return err_set(ERR_NOTFOUND, "this island asks for no other key");
+    snprintf(key, sizeof key, "%s", keyring->next.public_text);
+    if (rename(keyring->next_path, keyring->dropped_path) != 0)
+        return errno == ENOENT
+                   ? too_late(key)
+                   : err_set_errno(ERR_IO, "cannot rename %s to %s", keyring->next_path, keyring->dropped_path);
+    TRY(fsio_sync_folder_of(keyring->dropped_path));
+    TRY(tell_daemon(rekey, &told, asked));
+    TRY(keyring_reload(keyring));
+    TRY(finish_last(rekey, keyring)); /* the daemon may have taken it meanwhile */
+    return strcmp(keyring->ident.public_text, key) == 0 ? too_late(key) : say_cancelled(rekey, key);
 }
 
 static enum err with_keyring(const struct ctl_rekey *rekey,

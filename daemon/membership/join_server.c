@@ -104,6 +104,25 @@ static enum err admit(struct join_server *join_server, const struct invite_row *
 
 /* ---- life ---- */
 
+/* A token names the key of who gave it out, and its holder talks to nobody else: with another key those before are
+ * worth nothing. */
+static bool of_another_key(const struct join_server *join_server)
+{
+    return memcmp(join_server->invites.inviter, join_server->conf.ident->key, IDENT_KEY_BYTES) != 0;
+}
+
+static void empty(struct join_server *join_server)
+{
+    uint32_t count = join_server->invites.count;
+    join_server->invites = (struct invites){.count = 0};
+    memcpy(join_server->invites.inviter, join_server->conf.ident->key, IDENT_KEY_BYTES);
+    if (count == 0)
+        return;
+    log_info("invitations that this island gave out with the key before are worth nothing now: %" PRIu32, count);
+    if (save(join_server) != ERR_OK)
+        log_error("they are forgotten again with the next start: %s", err_text());
+}
+
 enum err join_server_new(const struct join_server_conf *conf, uint64_t now_ms, uint64_t wall_s,
                          struct join_server **out)
 {
@@ -115,6 +134,8 @@ enum err join_server_new(const struct join_server_conf *conf, uint64_t now_ms, u
     TRY_OUT(mem_printf(&join_server->path, "%s/invites", conf->folder));
     TRY_OUT(runspec_text(conf->spec, &join_server->run_text));
     TRY_OUT(load(join_server));
+    if (of_another_key(join_server))
+        empty(join_server);
     for (uint32_t i = 0; i < join_server->invites.count; i++)
         TRY_OUT(admit(join_server, &join_server->invites.rows[i], now_ms, wall_s));
 out:
@@ -144,6 +165,16 @@ static void forget(struct join_server *join_server, const struct invite_row *row
     for (uint32_t k = 0; k < INVITES_MAX; k++)
         if (digest_equal(&join_server->arrivals[k].join.invitation, &row->id))
             join_server->arrivals[k].used = false;
+}
+
+/* This island may have another key now. */
+static void follow_key(struct join_server *join_server)
+{
+    if (!of_another_key(join_server))
+        return;
+    for (uint32_t i = 0; i < join_server->invites.count; i++)
+        forget(join_server, &join_server->invites.rows[i]);
+    empty(join_server);
 }
 
 /* Takes out the one for this island that nobody has redeemed; false: there is none. */
@@ -180,6 +211,7 @@ enum err join_server_invite(struct join_server *join_server, const struct join_s
                             .run_id = join_server->conf.spec->digest,
                             .expiry_s = wall_s + ask->seconds};
     TRY(join_server->conf.may_invite(join_server->conf.user));
+    follow_key(join_server);
     memcpy(invite.addresses, ask->addresses, sizeof invite.addresses);
     memcpy(invite.inviter, join_server->conf.ident->key, sizeof invite.inviter);
     memcpy(invite.nonce, last(join_server)->nonce, sizeof invite.nonce);
@@ -469,6 +501,7 @@ void join_server_begin(struct join_server *join_server)
     for (uint32_t k = 0; k < INVITES_MAX; k++)
         if (join_server->arrivals[k].used)
             settle(join_server, &join_server->arrivals[k]);
+    follow_key(join_server); /* when those that came were told */
 }
 
 static void tell_arrivals(struct join_server *join_server, uint64_t now_ms)

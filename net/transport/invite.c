@@ -269,13 +269,14 @@ void invites_reopen(struct invites *invites, const struct digest *id)
 /* ---- for a file: magic, version, rows, each u32; the rows; the digest of all that ---- */
 
 #define INVITES_MAGIC 0x56494c44u /* "DLIV" */
-enum { INVITES_VERSION = 3 };
+enum { INVITES_VERSION = 4 };
 
 size_t invites_pack(const struct invites *invites, uint8_t *out)
 {
     struct bytes_writer writer = bytes_writer_init(out, INVITES_BYTES_MAX);
     bytes_put_u32(&writer, INVITES_MAGIC);
     bytes_put_u32(&writer, INVITES_VERSION);
+    bytes_put(&writer, invites->inviter, sizeof invites->inviter);
     bytes_put_u32(&writer, invites->count);
     for (uint32_t i = 0; i < invites->count; i++) {
         const struct invite_row *row = &invites->rows[i];
@@ -320,6 +321,7 @@ enum err invites_unpack(const void *bytes, size_t bytes_count, struct invites *i
     *invites = (struct invites){.count = 0};
     if (bytes_get_u32(&reader) != INVITES_MAGIC || bytes_get_u32(&reader) != INVITES_VERSION)
         return damaged(invites);
+    take_bytes(&reader, invites->inviter, sizeof invites->inviter);
     uint32_t count = bytes_get_u32(&reader);
     if (reader.failed || count > INVITES_MAX)
         return damaged(invites);

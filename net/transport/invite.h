@@ -26,7 +26,7 @@ enum {
     INVITE_TEXT_BYTES = 2048, /* with the zero at its end */
     INVITE_NOTE_BYTES = 64,
     INVITES_MAX = 64, /* open at a time */
-    INVITES_BYTES_MAX = 12 + INVITES_MAX * (170 + WIRE_NAME_BYTES) + DIGEST_BYTES,
+    INVITES_BYTES_MAX = 12 + IDENT_KEY_BYTES + INVITES_MAX * (170 + WIRE_NAME_BYTES) + DIGEST_BYTES,
 };
 
 struct invite {
@@ -69,6 +69,7 @@ struct invite_row {
 
 /* In order of making. Empty when zeroed. */
 struct invites {
+    uint8_t inviter[IDENT_KEY_BYTES]; /* that the tokens name: the island's key when it gave them out */
     struct invite_row rows[INVITES_MAX];
     uint32_t count;
 };

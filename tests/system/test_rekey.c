@@ -226,7 +226,12 @@ static void a_voter_changes_its_key(void **state)
 static void the_founder_changes_its_own(void **state)
 {
     (void)state;
+    GOOD(paris, "invite");
+    GOOD(paris, "invite", "--list");
+    assert_told("open");
     change_key(paris, "paris");
+    GOOD(paris, "invite", "--list"); /* tokens name the key before */
+    assert_told("no invitation of this island is open");
     GOOD(paris, "invite"); /* it is the founder still */
 }
 

@@ -247,7 +247,7 @@ static void the_list_comes_back_from_its_file_or_is_refused(void **state)
     (void)state;
     static struct invites in, out;
     static uint8_t bytes[INVITES_BYTES_MAX + 1], bad[INVITES_BYTES_MAX + 1];
-    in = (struct invites){.count = 0};
+    in = (struct invites){.inviter = {3, [IDENT_KEY_BYTES - 1] = 9}};
     for (uint32_t n = 0; n < INVITES_MAX; n++) {
         struct invite invite = invitation((uint8_t)n);
         char note[200];

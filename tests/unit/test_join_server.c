@@ -27,6 +27,7 @@ enum { TIMEOUT_MS = 20000, QUIET_MS = 300, DAY_S = 86400 };
 static struct {
     const char *folder;
     struct runspec spec;
+    struct ident ident;
     struct config_log *config_log;
     struct link *link;
     struct jobs *jobs;
@@ -119,7 +120,7 @@ static void open_join_server(void)
     assert_ok(dial_server_new(&dials, &island.dials));
     struct join_server_conf conf = {.folder = island.folder,
                                     .spec = &island.spec,
-                                    .ident = configs_ident(0),
+                                    .ident = &island.ident,
                                     .config_log = island.config_log,
                                     .link = island.link,
                                     .dials = island.dials,
@@ -146,6 +147,7 @@ static int begin(void **state)
     memset(&island, 0, sizeof island);
     memset(&guest, 0, sizeof guest);
     island.view.self = VIEW_NOBODY;
+    island.ident = *configs_ident(0);
     island.folder = testlib_folder("join_server");
     assert_ok(runspec_parse("[run]\nname = r\nsteps = 10\n", "r", &island.spec));
     assert_ok(config_log_new(&island.config_log));
@@ -724,6 +726,39 @@ static void a_guest_that_has_gone_is_put_forward_no_more(void **state)
     assert_int_equal(island.joined, told + 1);
 }
 
+/* Whoever holds one dials the key before, and finds nobody. */
+static void tokens_from_before_another_key_are_forgotten(void **state)
+{
+    (void)state;
+    invited_for("m1");
+    struct invite invite = invited();
+    struct digest last_id = invite_id(&invite);
+    join_server_begin(island.join_server);
+    assert_int_equal(join_server_invites(island.join_server)->count, 2);
+    island.ident = *configs_ident(5);
+    join_server_begin(island.join_server);
+    assert_int_equal(join_server_invites(island.join_server)->count, 0);
+    assert_true(island.shut_out == 2 && digest_equal(&island.shut_out_last, &last_id)); /* guests may be under way */
+    invite = invited();
+    assert_memory_equal(invite.inviter, island.ident.key, sizeof invite.inviter);
+    for (int starts = 0; starts < 2; starts++) {
+        close_join_server();
+        open_join_server();
+        assert_int_equal(join_server_invites(island.join_server)->count, 1);
+    }
+    /* A configuration that was read at the start gave it the key. */
+    close_join_server();
+    island.ident = *configs_ident(6);
+    open_join_server();
+    assert_int_equal(join_server_invites(island.join_server)->count, 0);
+    /* Before the configuration is taken in. */
+    invited();
+    island.ident = *configs_ident(7);
+    invited();
+    assert_int_equal(join_server_invites(island.join_server)->count, 1);
+    assert_int_equal(access(testlib_path(island.folder, "invites.damaged"), F_OK), -1);
+}
+
 static void a_damaged_list_is_put_aside(void **state)
 {
     (void)state;
@@ -760,6 +795,7 @@ int main(void)
         CASE(by_default_one_of_many_contributes),
         CASE(the_token_of_a_revoked_island_is_told_as_such),
         CASE(a_guest_that_has_gone_is_put_forward_no_more),
+        CASE(tokens_from_before_another_key_are_forgotten),
         CASE(a_damaged_list_is_put_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

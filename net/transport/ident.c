@@ -102,6 +102,11 @@ static enum err holds_no_key(const char *path)
 static enum err check_private(const char *path)
 {
     struct stat status;
+    if (stat(path, &status) != 0 && errno == EACCES)
+        return err_set(ERR_IO,
+                       "key file %s: this user may not look into its folder; call this with sudo, or, where it is the "
+                       "daemon's user, give it the folder (chown -R)",
+                       path);
     if (stat(path, &status) != 0)
         return err_set_errno(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "key file %s: make one with: dilococtl keygen %s",
                              path, path);

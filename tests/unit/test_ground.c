@@ -104,6 +104,27 @@ static void a_key_goes_into_a_new_file_alone(void **state)
     assert_memory_equal(back.key, ident.key, sizeof ident.key);
 }
 
+/* As of a service, whose key's folder is its user's alone. */
+static void a_key_in_a_folder_of_another_user_is_not_to_be_made_anew(void **state)
+{
+    (void)state;
+    struct ident ident;
+    const char *closed = testlib_path(folder, "closed"), *key = testlib_path(folder, "closed/island.key");
+    assert_int_equal(mkdir(closed, 0700), 0);
+    assert_ok(ident_generate(&ident));
+    assert_ok(ident_save(&ident, key));
+    assert_int_equal(chmod(closed, 0), 0);
+    bool root = geteuid() == 0;
+    assert_int_equal(root ? seteuid(4711) : 0, 0);
+    enum err err = ident_load(key, &ident);
+    assert_int_equal(root ? seteuid(0) : 0, 0);
+    assert_fails(ERR_IO, "this user may not look into its folder; call this with sudo", err);
+    assert_null(strstr(err_text(), "keygen"));
+    assert_int_equal(chmod(closed, 0700), 0);
+    assert_int_equal(unlink(key), 0);
+    assert_int_equal(rmdir(closed), 0);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -112,6 +133,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_that_is_back_in_time_does_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_mark_that_a_copy_would_bring_back_is_known, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_key_goes_into_a_new_file_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_key_in_a_folder_of_another_user_is_not_to_be_made_anew, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

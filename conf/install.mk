@@ -17,6 +17,7 @@ DESTFISH := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 install: all
 	$(INSTALL) -d $(DESTBIN) $(DESTLIB)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTMAN)/man1 $(DESTMAN)/man3 $(DESTMAN)/man5 $(DESTMAN)/man8 \
 		$(DESTDOC) $(DESTBASH) $(DESTZSH) $(DESTFISH) $(DESTDIR)$(PREFIX)/share/diloco $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/diloco
+	[ -d $(DESTDIR)$(SYSCONFDIR)/diloco/key ] || $(INSTALL) -d -m 700 $(DESTDIR)$(SYSCONFDIR)/diloco/key
 	$(INSTALL) -m 755 $(PROGRAMS) $(DESTBIN)
 	$(INSTALL) -m 644 $(B)/libdiloco.a $(DESTLIB)
 	$(INSTALL) -m 755 $(B)/libdiloco.so.0 $(DESTLIB)
@@ -53,7 +54,7 @@ uninstall:
 		$(DESTDIR)$(UNITDIR)/dilocod.service $(DESTDIR)$(PREFIX)/share/diloco/dilocod-gpu.conf \
 		$(addprefix $(DESTDIR)$(SYSCONFDIR)/diloco/,dilocod.conf.sample run.ini.sample thin.ini.sample)
 	rm -rf $(DESTDOC)
-	@for folder in $(DESTLIB)/diloco $(DESTDIR)$(PREFIX)/share/diloco $(DESTDIR)$(SYSCONFDIR)/diloco; do \
+	@for folder in $(DESTLIB)/diloco $(DESTDIR)$(PREFIX)/share/diloco $(DESTDIR)$(SYSCONFDIR)/diloco/key $(DESTDIR)$(SYSCONFDIR)/diloco; do \
 		rmdir "$$folder" 2>/dev/null || [ ! -d "$$folder" ] || echo "$$folder stays: what is in it is not of make install"; done
 
 # A wheel that carries libdiloco.so.0, for machines like this one: build/wheel/diloco-*.whl.

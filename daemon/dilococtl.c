@@ -618,7 +618,7 @@ static const struct commands_example examples[] = {
     {"stop", "dilococtl stop --home ~/paris\n"},
     {"logs", "dilococtl logs --home ~/paris -f\n"
              "dilococtl logs --home ~/paris --trainer\n"},
-    {"keygen", "dilococtl keygen /etc/diloco/island.key\n"},
+    {"keygen", "dilococtl keygen /etc/diloco/key/island.key\n"},
     {"invite", "dilococtl invite --home ~/paris --note 'for oslo' --expires 2h\n"
                "dilococtl invite --home ~/paris --list\n"},
     {"join", "dilococtl join TOKEN --home ~/oslo --name oslo --data book.txt\n"

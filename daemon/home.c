@@ -55,7 +55,7 @@ enum err home_mark(bool in_folder, const char *public_key, const char *sockets, 
 static enum err find_service(struct home *home)
 {
     TRY(mem_strdup("/etc/diloco/dilocod.conf", &home->conf));
-    TRY(mem_strdup("/etc/diloco/island.key", &home->key));
+    TRY(mem_strdup("/etc/diloco/key/island.key", &home->key));
     TRY(mem_strdup("/etc/diloco/run.ini", &home->run));
     TRY(mem_strdup("/var/lib/diloco", &home->state));
     return mem_strdup("/run/diloco", &home->sockets);

@@ -4,7 +4,7 @@
  *
  *                   in a folder (--home DIR, DILOCO_HOME)   of this machine's service
  *   configuration   DIR/dilocod.conf                        /etc/diloco/dilocod.conf
- *   secret key      DIR/island.key                          /etc/diloco/island.key
+ *   secret key      DIR/island.key                          /etc/diloco/key/island.key
  *   run spec        DIR/run.ini                             /etc/diloco/run.ini
  *   state           DIR/state/                              /var/lib/diloco/
  *   sockets         DIR/run/                                /run/diloco/
@@ -13,12 +13,16 @@
  *   supervisor      DIR/supervisor.pid                      systemd
  *   mark of votes   /dev/shm/diloco-UID/KEY.mark            /run/diloco/vote.mark
  *
- * The configuration of either may say otherwise of key, run spec, state and sockets. One daemon at a time runs in a
- * folder: it holds a record lock (POSIX fcntl) on dilocod.pid. The kernel ends the lock with the process, however that
- * ends, and names the process that holds it; the number written in the file is for people, and nobody is signalled by
- * it. So does its supervisor (daemon/supervisor.h) with supervisor.pid. The mark is not in the folder: whoever copies
- * that back later would bring an older mark with an older state, and the daemon would not know that it has forgotten
- * something. Any thread; no memory but that of struct home.
+ * The configuration of either may say otherwise of key, run spec, state and sockets.
+ *
+ * A service may write to no folder of /etc but that of its key, where another key comes beside it (daemon/keyring.h).
+ * It is none of the state, all of which `dilococtl reset` moves aside.
+ *
+ * One daemon at a time runs in a folder: it holds a record lock (POSIX fcntl) on dilocod.pid. The kernel ends the lock
+ * with the process, however that ends, and names the process that holds it; the number written in the file is for
+ * people, and nobody is signalled by it. So does its supervisor (daemon/supervisor.h) with supervisor.pid. The mark is
+ * not in the folder: whoever copies that back later would bring an older mark with an older state, and the daemon would
+ * not know that it has forgotten something. Any thread; no memory but that of struct home.
  */
 #ifndef DAEMON_HOME_H
 #define DAEMON_HOME_H

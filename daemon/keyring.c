@@ -57,12 +57,11 @@ static enum err check_folder(const struct keyring *keyring)
     mem_free(path);
     if (fd >= 0)
         return ERR_OK;
-    return err_set(
-        ERR_CONF,
-        "this island's daemon cannot write beside its key %s: %s; as long as it is so, it asks for no other "
-        "key. Stop it, move the key into a folder where its user may write, as the one that its state folder "
-        "is in, write that into its configuration ([island] key), and start it",
-        keyring->conf->key_path, strerror(failed));
+    return err_set(ERR_CONF,
+                   "this island's daemon cannot write beside its key %s: %s; as long as it is so, it asks for no other "
+                   "key. Let its user write there; or stop it, move the key into a folder where its user may write, as "
+                   "/etc/diloco/key is for a service, write that into its configuration ([island] key), and start it",
+                   keyring->conf->key_path, strerror(failed));
 }
 
 static enum err read_others(struct keyring *keyring)

@@ -31,7 +31,8 @@
 #include "net/transport/ident.h"
 
 enum { PORT_FIRST = 7600, PORT_LAST = 7699, RUN_BYTES_MAX = 1 << 20, SAID_BYTES = 4096 };
-/* Folder of the configuration (and its parents), state, sockets, key, run spec, draft of the configuration. */
+/* Folders of the configuration (and its parents) and of the key, state, sockets, key, run spec, draft of the
+ * configuration. */
 enum { MADE_MAX = 12 };
 
 /* What was made so far, to be removed again if something fails. */
@@ -330,6 +331,7 @@ static enum err lock_folder(const char *folder, int *fd)
     return err;
 }
 
+/* Of what lies in a folder of root's. */
 static enum err own(const struct passwd *user, const char *path)
 {
     if (user != NULL && chown(path, user->pw_uid, user->pw_gid) != 0)
@@ -352,6 +354,21 @@ static enum err find_key(struct maker *maker)
     bool gone = access(conf.key_path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
     err = mem_strdup(gone ? home->key : conf.key_path, &maker->key);
     conf_deinit(&dconf_schema, &conf);
+    return err;
+}
+
+/* A service may write to /etc nowhere else: another key comes beside the present one (daemon/keyring.h). */
+static enum err make_key_folder(struct maker *maker, const struct passwd *user)
+{
+    char *path;
+    if (maker->home->folder != NULL)
+        return ERR_OK;
+    TRY(mem_strdup(maker->home->key, &path));
+    const char *folder = dirname(path);
+    enum err err = make_folder(&maker->made, folder, S_IRWXU);
+    if (err == ERR_OK)
+        err = own(user, folder);
+    mem_free(path);
     return err;
 }
 
@@ -675,6 +692,7 @@ static enum err make_all(struct maker *maker)
     const struct home *home = maker->home;
     const struct passwd *user;
     TRY(find_user(maker->init->user, &user));
+    TRY(make_key_folder(maker, user));
     TRY(make_key(maker, user));
     TRY(ask_run(maker));
     TRY(keep_config(maker));

@@ -23,6 +23,10 @@ for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/
     usr/share/doc/diloco/PROTOCOL.md usr/share/doc/diloco/tutorials/two-sites.md; do
     [ -e "$root/$file" ] || { echo "not installed: $file"; exit 1; }
 done
+[ "$(stat -c %a "$root/etc/diloco/key")" = 700 ] || { echo "others may look into the folder of the key"; exit 1; }
+# Installed again, it stays its user's.
+chmod 710 "$root/etc/diloco/key" && make_as_packager install
+[ "$(stat -c %a "$root/etc/diloco/key")" = 710 ] || { echo "make install changes a folder of the key that is there"; exit 1; }
 grep -q 'TERMS AND CONDITIONS FOR USE' "$root/usr/share/doc/diloco/Apache-2.0.txt"
 version=$("$root/usr/bin/dilococtl" --version | sed 's/.* //')
 for said in usr/lib/pkgconfig/diloco.pc usr/share/man/man1/dilococtl.1 usr/share/man/man5/run.ini.5; do
@@ -56,6 +60,7 @@ nothing_stays() {
     make_as_packager uninstall
     find "$root" ! -type d | sed "s,^$root/,," >"$short/stays"
     echo etc/diloco/dilocod.conf | diff - "$short/stays" || { echo "make uninstall leaves or takes what it should not"; exit 1; }
+    [ ! -e "$root/etc/diloco/key" ] || { echo "make uninstall leaves the empty folder of the key"; exit 1; }
     ! find "$root" -type d -name diloco | grep -v '/etc/diloco$' || { echo "make uninstall leaves an empty folder"; exit 1; }
 }
 

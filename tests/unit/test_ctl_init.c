@@ -590,7 +590,16 @@ static void a_port_is_chosen_on_which_nobody_listens(void **state)
     assert_listens(want);
 }
 
-/* By root, for another: who can read what was made is not only root. */
+static struct home service_home(void)
+{
+    return (struct home){.conf = (char *)(uintptr_t)testlib_path(folder, "etc/dilocod.conf"),
+                         .key = (char *)(uintptr_t)testlib_path(folder, "etc/key/island.key"),
+                         .run = (char *)(uintptr_t)testlib_path(folder, "etc/run.ini"),
+                         .state = (char *)(uintptr_t)testlib_path(folder, "var/state"),
+                         .sockets = (char *)(uintptr_t)testlib_path(folder, "run")};
+}
+
+/* By root, for another: who can read what was made is not only root. And another key comes beside the present one. */
 static void the_service_s_user_owns_key_and_state(void **state)
 {
     (void)state;
@@ -598,22 +607,49 @@ static void the_service_s_user_owns_key_and_state(void **state)
     const struct passwd *nobody = getpwnam("nobody");
     if (geteuid() != 0 || nobody == NULL)
         skip_because("only root can give files to another user");
-    struct home service = {.conf = (char *)(uintptr_t)testlib_path(folder, "etc/dilocod.conf"),
-                           .key = (char *)(uintptr_t)testlib_path(folder, "etc/island.key"),
-                           .run = (char *)(uintptr_t)testlib_path(folder, "etc/run.ini"),
-                           .state = (char *)(uintptr_t)testlib_path(folder, "var/state"),
-                           .sockets = (char *)(uintptr_t)testlib_path(folder, "run")};
+    const struct home service = service_home();
     init.user = "nobody";
     mode_t mask = umask(077);
     assert_ok(ctl_init(&service, &init));
     umask(mask);
     assert_int_equal(stat(service.key, &status), 0);
     assert_true(status.st_uid == nobody->pw_uid && (status.st_mode & 0777) == 0600);
+    assert_int_equal(stat(testlib_path(folder, "etc/key"), &status), 0);
+    assert_true(status.st_uid == nobody->pw_uid && (status.st_mode & 0777) == 0700);
+    char *conf = read_file(service.conf);
+    assert_non_null(strstr(conf, "/etc/key/island.key\n"));
+    mem_free(conf);
     assert_int_equal(stat(service.state, &status), 0);
     assert_true(status.st_uid == nobody->pw_uid && (status.st_mode & 0777) == 0750);
     assert_int_equal(stat(service.conf, &status), 0);
     assert_true(status.st_uid == 0 && (status.st_mode & 0777) == 0644);
     assert_false(there(service.sockets));
+}
+
+/* As `make install` leaves it, or keygen by hand. */
+static void a_folder_of_the_key_that_is_there_is_given_to_the_service_s_user(void **state)
+{
+    (void)state;
+    struct stat status;
+    struct ident ident, now;
+    const char *of_key = testlib_path(folder, "etc/key");
+    const struct passwd *nobody = getpwnam("nobody");
+    if (geteuid() != 0 || nobody == NULL)
+        skip_because("only root can give files to another user");
+    const struct home service = service_home();
+    init.user = "nobody";
+    assert_ok(fsio_mkdirs(of_key, 0700));
+    play_check("exit 2\n");
+    assert_fails(ERR_CONF, "nothing was made", ctl_init(&service, &init));
+    assert_true(there(of_key) && !there(service.key));
+    assert_ok(ident_generate(&ident));
+    assert_ok(ident_save(&ident, service.key));
+    play_check("exit 0\n");
+    assert_ok(ctl_init(&service, &init));
+    assert_int_equal(stat(of_key, &status), 0);
+    assert_int_equal(status.st_uid, nobody->pw_uid);
+    assert_ok(ident_load(service.key, &now));
+    assert_string_equal(ident.public_text, now.public_text);
 }
 
 static int end_all(void **state)
@@ -683,6 +719,7 @@ int main(void)
         CASE(a_mixture_is_written_with_a_line_for_each_source),
         CASE(a_port_is_chosen_on_which_nobody_listens),
         CASE(the_service_s_user_owns_key_and_state),
+        CASE(a_folder_of_the_key_that_is_there_is_given_to_the_service_s_user),
         CASE(root_makes_no_island_where_others_can_write),
     };
     return cmocka_run_group_tests(tests, NULL, end_all);

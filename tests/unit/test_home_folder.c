@@ -74,6 +74,41 @@ static void a_folder_is_taken_from_the_root(void **state)
     home_free(&home);
 }
 
+/* The value of a key in the unit file, which is there once. */
+static void unit_value(const char *key, char value[200])
+{
+    char line[200];
+    int found = 0;
+    FILE *file = fopen("conf/dilocod.service", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, key, strlen(key)) == 0 && line[strlen(key)] == '=') {
+            snprintf(value, 200, "%s", line + strlen(key) + 1);
+            value[strcspn(value, "\n")] = '\0';
+            found++;
+        }
+    fclose(file);
+    assert_int_equal(found, 1);
+}
+
+/* There another key comes beside the present one: in a folder that the unit opens, and that reset does not move aside.
+ * No more is opened: what stands beside the configuration is root's. */
+static void a_service_may_write_where_its_key_is_and_nowhere_else_in_etc(void **state)
+{
+    (void)state;
+    struct home home;
+    char writable[200], want[200];
+    assert_ok(home_find(NULL, &home));
+    const char *slash = strrchr(home.key, '/');
+    snprintf(want, sizeof want, "-%.*s", (int)(slash - home.key), home.key);
+    unit_value("ReadWritePaths", writable);
+    assert_string_equal(writable, want);
+    assert_int_equal(strncmp(home.key, "/etc/diloco/", strlen("/etc/diloco/")), 0);
+    assert_int_not_equal(strncmp(home.conf, want + 1, strlen(want + 1)), 0);
+    assert_int_not_equal(strncmp(home.key, home.state, strlen(home.state)), 0);
+    home_free(&home);
+}
+
 /* As long as the longest path of a socket that Linux takes, 107 bytes. */
 static void a_folder_too_long_for_sockets_is_refused_at_once(void **state)
 {
@@ -213,6 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_option_wins_over_the_environment),
         cmocka_unit_test(a_folder_is_taken_from_the_root),
+        cmocka_unit_test(a_service_may_write_where_its_key_is_and_nowhere_else_in_etc),
         cmocka_unit_test(a_folder_too_long_for_sockets_is_refused_at_once),
         cmocka_unit_test(one_runs_in_a_folder_and_the_kernel_says_which),
         cmocka_unit_test(a_number_in_the_file_is_nobody),

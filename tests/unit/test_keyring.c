@@ -194,7 +194,7 @@ static void a_damaged_new_key_is_none(void **state)
     assert_fails(ERR_NOTFOUND, "make one with", keyring_open(&conf, &keyring));
 }
 
-/* As of a service, whose daemon may not write beside its key. */
+/* As on a file system that may only be read now. */
 static void a_key_that_cannot_be_renamed_is_found_where_it_lies(void **state)
 {
     (void)state;
@@ -211,7 +211,7 @@ static void a_key_that_cannot_be_renamed_is_found_where_it_lies(void **state)
     }
 }
 
-/* As of a service, whose key lies in a folder that is not its to write: before anybody is asked for anything. */
+/* As of a service whose key was put into a folder that is not its to write: before anybody is asked for anything. */
 static void no_key_is_asked_for_where_none_could_be_kept(void **state)
 {
     (void)state;

@@ -141,22 +141,6 @@ enum err fsio_write_all(int fd, const void *data, size_t bytes, const char *what
     return ERR_OK;
 }
 
-enum err fsio_give(const char *path, uid_t user, gid_t group)
-{
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    bool ours = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-                status.st_nlink == 1;
-    enum err err = ERR_OK;
-    if (!ours)
-        err = err_set(ERR_STATE, "%s: not the file that was made; somebody has put another one there", path);
-    else if (fchown(fd, user, group) != 0)
-        err = err_set_errno(ERR_IO, "%s: cannot give it to user %u", path, (unsigned)user);
-    if (fd >= 0)
-        close(fd);
-    return err;
-}
-
 enum err fsio_sync_folder_of(const char *path)
 {
     char *copy;

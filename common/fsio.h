@@ -58,10 +58,6 @@ enum { FSIO_FLUSH_BYTES = 8 << 20 };
 ERR_MUST_CHECK enum err fsio_commit(struct fsio_writer *writer);
 void fsio_abort(struct fsio_writer *writer);
 
-/* Gives a file that this program has just made to another user and group. Whoever may write to its folder could have
- * put a link to one of ours in its place: ERR_STATE: what is there is no regular file of ours with this name alone. */
-ERR_MUST_CHECK enum err fsio_give(const char *path, uid_t user, gid_t group);
-
 /* write() until all is out or it fails; `what` names the file in the error. */
 ERR_MUST_CHECK enum err fsio_write_all(int fd, const void *data, size_t bytes, const char *what);
 

@@ -605,7 +605,8 @@ static void join_parts(struct membership *m)
                                                  .paxos = m->paxos,
                                                  .proposer = &m->proposer,
                                                  .reports = m->reports,
-                                                 .outbox = &m->outbox};
+                                                 .outbox = &m->outbox,
+                                                 .sealed_ms = &m->sealed_ms};
     m->answer.ident = m->conf.ident;
     m->answer.progress = &m->progress;
     m->answer.requests = &m->requests;

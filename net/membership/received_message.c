@@ -9,15 +9,23 @@
 #include "net/membership/endorse.h"
 #include "net/membership/received_config.h"
 
+/* Who has been sealed for so long refuses no configuration any more for a run step that it has applied: a majority may
+ * have accepted it, and then nothing else can be decided, while one voter that goes on acknowledging results when it is
+ * sealed has others commit and apply what does not count there. */
+enum { YIELD_MS = 10000 };
+
 static const struct config *last(const struct received_message_conf *conf)
 {
     return config_log_last(conf->progress->config_log);
 }
 
 /* Whether the configuration follows ours: it is checked before it is accepted, or believed to be decided. */
-static bool follows(const struct received_message_conf *conf, uint32_t member, const struct paxos_message *message)
+static bool follows(const struct received_message_conf *conf, uint32_t member, const struct paxos_message *message,
+                    uint64_t now_ms)
 {
     struct next_config_base base = proposer_base(conf->proposer);
+    if (*conf->sealed_ms != 0 && now_ms >= *conf->sealed_ms + YIELD_MS)
+        base.applied_step = 0;
     enum err err = received_config_check(&base, message);
     if (err != ERR_OK)
         log_debug("a configuration of slot %" PRIu32 " is passed over: %s", member, err_text());
@@ -53,7 +61,7 @@ bool received_message_judge(const struct received_message_conf *conf, uint32_t m
     if (message->type == WIRE_ACCEPTED)
         *good = good_vote(conf, as, message);
     else if (brings_config(message))
-        *good = follows(conf, member, message);
+        *good = follows(conf, member, message, now_ms);
     if (message->type == WIRE_PROMISE) {
         endorse_keep_signed(last(conf), as->id, promise_reports_of(conf->reports, as->id),
                             &progress->seat[member].endorsement_checks, now_ms, message);

@@ -25,6 +25,7 @@ struct received_message_conf {
     const struct proposer *proposer; /* which knows what is judged by */
     struct promise_reports *reports; /* take over what promises report */
     const struct outbox *outbox;
+    const uint64_t *sealed_ms; /* since when this voter is sealed; 0: it is not */
 };
 
 /* Of the member in that slot. What a promise says that it holds is taken over, and what it points to goes on pointing

@@ -40,6 +40,7 @@ enum {
     BACK_MS = 5000,
     WORK_MS = 60000,
     LOOK_MS = 20000,
+    TURNS_MS = 70000, /* who hears but a few takes its other key after 40 s, and another one may do so after it */
     CALM_MS = 30000,
     CALM_EPOCHS = 5, /* somebody may be let in who has caught up only now */
     PROGRESS_MS = 45000,
@@ -434,6 +435,14 @@ static bool premise_is_gone(bool beyond)
     return true;
 }
 
+static bool all_are_heard(void)
+{
+    for (uint32_t i = 0; i < sim->n; i++)
+        if (stays(i) && !everyone_heard_of(i))
+            return false;
+    return true;
+}
+
 static void run_world(uint64_t work_ms)
 {
     bool severed = false;
@@ -464,7 +473,8 @@ static void run_world(uint64_t work_ms)
     }
     for (uint32_t f = 0; f < sim->fragments; f++)
         before[f] = reached(f);
-    while (sim->now_ms < work_ms + LOOK_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)))
+    while (sim->now_ms < work_ms + LOOK_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)) ||
+           (sim->rekeys && sim->now_ms < work_ms + TURNS_MS && !all_are_heard()))
         advance(); /* everyone is back and works a little more */
     if (!moved_on(before) && premise_is_gone(sim->beyond))
         return;
@@ -1036,6 +1046,11 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "nine", .n_min = SIM_NINE, .n_max = SIM_NINE, .rough = true}, 950146},
         /* Two results split four voters evenly, and a request for the other one is lost. */
         {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 900013},
+        /* A majority has accepted a configuration, and one of it goes on acknowledging what the others make. */
+        {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 1000106},
+        /* Two do not know the configuration that changes both their keys, and hear each other. */
+        {{.name = "new keys, and a witness", .n_min = 3, .n_max = 4, .rough = true, .witness = true, .rekeys = true},
+         1000100},
     };
     for (size_t k = 0; k < sizeof worlds_kept / sizeof worlds_kept[0]; k++)
         run_seed(worlds_kept[k].seed, &worlds_kept[k].mix);

@@ -18,34 +18,6 @@
 
 static const char *folder;
 
-/* Root gives a new key to a service's user, who may write to its folder. */
-static void only_the_file_that_was_made_is_given_away(void **state)
-{
-    (void)state;
-    struct stat status;
-    const char *path = testlib_path(folder, "given"), *theirs = testlib_file(folder, "not-theirs", "mine\n");
-    bool root = geteuid() == 0;
-    uid_t user = root ? 4711 : geteuid();
-    gid_t group = root ? 4712 : getegid();
-    testlib_file(folder, "given", "new\n");
-    assert_ok(fsio_give(path, user, group));
-    assert_int_equal(stat(path, &status), 0);
-    assert_true(status.st_uid == user && status.st_gid == group);
-    assert_int_equal(unlink(path), 0);
-    assert_fails(ERR_STATE, "somebody has put another one there", fsio_give(path, user, group));
-    assert_int_equal(symlink(theirs, path), 0);
-    assert_fails(ERR_STATE, "somebody has put another one there", fsio_give(path, user, group));
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(link(theirs, path), 0);
-    assert_fails(ERR_STATE, "somebody has put another one there", fsio_give(path, user, group));
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0);
-    assert_fails(ERR_STATE, "somebody has put another one there", fsio_give(path, user, group));
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(stat(theirs, &status), 0);
-    assert_int_equal(status.st_uid, geteuid());
-}
-
 static void replace_keeps_the_old_until_the_new_is_whole(void **state)
 {
     (void)state;
@@ -442,7 +414,6 @@ int main(void)
     folder = testlib_folder("files");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replace_keeps_the_old_until_the_new_is_whole),
-        cmocka_unit_test(only_the_file_that_was_made_is_given_away),
         cmocka_unit_test(a_full_disk_is_named_and_loses_nothing),
         cmocka_unit_test(what_a_disk_says_comes_with_what_to_do),
         cmocka_unit_test(tensors_come_back),

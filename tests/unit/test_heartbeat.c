@@ -233,7 +233,7 @@ static void an_echo_of_nothing_is_no_round_trip(void **state)
 /* b and c, owners, say that they take a step in 10 ms; the line rises by it for ten seconds. */
 static void they_train(uint64_t own_step)
 {
-    for (uint64_t trained = 0; trained <= 1000; trained += 1000, company.a->now_ms += 10000) {
+    for (uint64_t trained = 1; trained <= 1001; trained += 1000, company.a->now_ms += 10000) {
         for (int k = 0; k < 2; k++) {
             struct played *one = k == 0 ? company.b : company.c;
             struct wire_heartbeat *beat = played_beat(one);

@@ -455,11 +455,12 @@ static void follow_key(struct engine *engine)
     const struct keyring *keyring = &engine->keyring;
     const struct ident *other = keyring_other(keyring);
     const uint8_t *key = link_key(engine->link);
-    if (memcmp(key, keyring->ident.key, IDENT_KEY_BYTES) == 0 ||
-        (other != NULL && memcmp(key, other->key, IDENT_KEY_BYTES) == 0))
+    bool own = memcmp(key, keyring->ident.key, IDENT_KEY_BYTES) == 0;
+    if (!own && other != NULL && memcmp(key, other->key, IDENT_KEY_BYTES) == 0)
         return;
-    link_rekey(engine->link, &keyring->ident, key_before(keyring));
-    engine->key_turns = (struct key_turns){0};
+    link_rekey(engine->link, &keyring->ident, key_before(keyring)); /* one that was tried has another before now */
+    if (!own)
+        engine->key_turns = (struct key_turns){0};
 }
 
 static void drop_key(struct engine *engine)

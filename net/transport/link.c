@@ -586,7 +586,10 @@ static void listen_again(struct link *link)
 
 void link_rekey(struct link *link, const struct ident *ident, const struct ident *before)
 {
+    bool same = memcmp(link->ident.key, ident->key, sizeof ident->key) == 0;
     take_idents(link, ident, before);
+    if (same)
+        return;
     link->stale = true;
     for (uint32_t i = 0; i < link->places; i++) {
         if (!link->peers[i].used)

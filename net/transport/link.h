@@ -67,7 +67,8 @@ void link_free(struct link *link);
 ERR_MUST_CHECK enum err link_set(struct link *link, uint32_t slot, const struct link_member *member);
 
 /* We have another key from now on: all connections end, and begin anew with it. A guest that was told of the one before
- * finds us no more. `before`: as in link_conf. What fails is tried again by link_tick(). */
+ * finds us no more. With the key that we have they stay, and `before`, as in link_conf, is what changes. What fails is
+ * tried again by link_tick(). */
 void link_rekey(struct link *link, const struct ident *ident, const struct ident *before);
 /* The key of our connections. */
 const uint8_t *link_key(const struct link *link);

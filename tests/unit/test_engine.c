@@ -26,6 +26,11 @@
 #include "common/tensorfile.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/engine.h"
+#include "daemon/keyring.h"
+#include "daemon/membership/config_store.h"
+#include "net/config/config_deal.h"
+#include "net/config/config_orders.h"
+#include "net/config/config_proof.h"
 #include "tests/lib/adder.h"
 #include "tests/lib/hosted.h"
 #include "tests/lib/isle.h"
@@ -33,6 +38,7 @@
 #include "tests/lib/patience.h"
 #include "tests/lib/played.h"
 #include "tests/lib/proc.h"
+#include "tests/lib/sample_configs.h"
 
 enum { A, B };
 enum { TENSORS = ADDER_TENSORS, VALUES = ADDER_VALUES, STEPS = HOSTED_STEPS, ROUNDS = HOSTED_ROUNDS };
@@ -560,6 +566,104 @@ static void no_other_plan_is_taken_while_it_ends(void **state)
     played_close(other);
 }
 
+/* ---- another key ---- */
+
+/* The other one tells it what both have decided. */
+static void send_decided(const struct config *config, const struct ident *ours)
+{
+    const struct ident *idents[] = {&hosted.run->idents[A], ours};
+    struct config_vote votes[2] = {{.id = A, .ballot = 7}, {.id = B, .ballot = 7}};
+    struct paxos_message message = {.type = WIRE_DECIDED, .votes = votes, .votes_count = 2};
+    uint8_t *bytes;
+    assert_ok(config_pack(config, &bytes, &message.bytes_count));
+    struct digest digest = config_digest(bytes, message.bytes_count);
+    for (int i = 0; i < 2; i++)
+        config_vote_sign(idents[i], config->nonce, config->epoch, 7, &digest, votes[i].signature);
+    message.bytes = bytes;
+    played_say_epoch(other, B, &message);
+    mem_free(bytes);
+}
+
+/* It asks for another key from its start on. Returns what its configurations on disk begin with. */
+static struct config ask_for(const struct ident *next)
+{
+    struct config_store configs;
+    struct keyring keyring;
+    struct config config;
+    struct dconf conf;
+    assert_ok(dconf_load(hosted_conf(B), NULL, 0, &conf));
+    assert_ok(keyring_open(&conf, &keyring));
+    assert_ok(config_store_open(&conf, &keyring, &hosted.run->spec, &configs));
+    assert_ok(config_copy(config_log_last(configs.config_log), &config));
+    assert_ok(ident_save(next, keyring.next_path));
+    config_store_close(&configs);
+    keyring_close(&keyring);
+    conf_deinit(&dconf_schema, &conf);
+    return config;
+}
+
+/* By its word, signed with the key that it has. */
+static struct config states_key(const struct config *first, const struct ident *ours, const struct ident *next)
+{
+    struct config config = configs_next(first);
+    const struct config_member *as = config_member(first, B);
+    struct member_word word = {.number = as->word + 1,
+                               .uplink = as->uplink,
+                               .owner_choice = as->owner_choice,
+                               .draining = as->draining,
+                               .units = as->units};
+    snprintf(word.address, sizeof word.address, "%s", as->address);
+    member_word_state_next(next, as->key, config.nonce, B, &word);
+    member_word_sign(ours, config.nonce, B, &word);
+    assert_ok(config_word_apply(first, &config, B, &word));
+    config_deal_next(first, 0, &config);
+    return config;
+}
+
+static struct config gives_key(const struct config *stated, const struct ident *next)
+{
+    struct config config = configs_next(stated);
+    struct order order = {.kind = ORDER_REKEY, .signer = A, .subject = B, .number = 1, .epoch = stated->epoch};
+    memcpy(order.key, next->key, sizeof order.key);
+    order_sign(&hosted.run->idents[A], config.nonce, &order);
+    assert_ok(config_order_apply(stated, &config, &order));
+    config_deal_next(stated, 0, &config);
+    return config;
+}
+
+/* Nobody hears it by the key that it has, until it tries the other one, which was ordered while it was away: then it
+ * hears of that. Who has not heard of it yet lets in the key before alone. */
+static void who_finds_out_by_its_new_key_has_one_before(void **state)
+{
+    (void)state;
+    struct ident next;
+    begin_with_another("engine-turns", true);
+    played_close(other);
+    const struct ident ours = hosted.run->idents[B];
+    assert_ok(ident_generate(&next));
+    struct config first = ask_for(&next);
+    struct config stated = states_key(&first, &ours, &next), given = gives_key(&stated, &next);
+    hosted.run->idents[B] = next;
+    other = played_open(hosted.run, A, 0, NULL);
+    hosted.run->idents[B] = ours;
+    hosted_start(B);
+    played_hello(other);
+    played_say(other, B);
+    send_decided(&stated, &ours);
+    isle_wait(hosted_number("epoch") == 1);
+    send_decided(&given, &ours);
+    isle_wait(hosted_number("epoch") == 2);
+    struct link_member before = {.name = "b"};
+    memcpy(before.key, ours.key, sizeof before.key);
+    assert_ok(link_set(other->link, B, &before));
+    isle_wait(!played_heard(other) && link_up(other->link, B, false));
+    hosted_stop();
+    played_close(other);
+    config_deinit(&first);
+    config_deinit(&stated);
+    config_deinit(&given);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -581,6 +685,7 @@ int main(void)
         CASE(a_result_whose_memory_is_written_again_is_not_sent_on),
         CASE(the_plan_of_another_island_is_taken_over_and_nonsense_is_not),
         CASE(no_other_plan_is_taken_while_it_ends),
+        CASE(who_finds_out_by_its_new_key_has_one_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

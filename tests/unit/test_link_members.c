@@ -387,6 +387,33 @@ static void who_knows_the_key_before_is_dialled_with_that(void **state)
     link_free(hub.link);
 }
 
+/* A configuration gives us the key that we have our connections with by then: those stay, and there is a key before. */
+static void who_knows_the_key_before_is_found_once_there_is_one(void **state)
+{
+    (void)state;
+    struct link_conf conf = {.ident = &idents[CARL], .run_tag = RUN, .io_threads = 1};
+    struct caller bert;
+    struct link *other;
+    open_hub();
+    set(1, &idents[ANNA]);
+    set(2, &idents[BERT]);
+    struct link_member member = member_of(&idents[OURS], hub.address);
+    assert_ok(link_new(&conf, &other));
+    assert_ok(link_set(other, 0, &member));
+    wait_for(other_is(other, false) && hub.strangers > 0);
+    link_rekey(other, &idents[CARL], &idents[ANNA]);
+    wait_for(other_is(other, true));
+    assert_memory_equal(link_key(other), idents[CARL].key, IDENT_KEY_BYTES);
+    call(&bert, &idents[BERT]);
+    wait_for(is_up(&bert));
+    link_rekey(hub.link, &idents[OURS], &idents[CARL]);
+    rest();
+    assert_true(is_up(&bert) && other_is(other, true));
+    hang_up(&bert);
+    link_free(other);
+    link_free(hub.link);
+}
+
 /* It is no stranger meanwhile, and nobody is told of it; what it said on its way is not heard. */
 static void who_is_shut_out_is_not_heard_until_its_time_is_over(void **state)
 {
@@ -873,6 +900,7 @@ int main(void)
         cmocka_unit_test(the_next_key_is_admitted_beside_the_present_one),
         cmocka_unit_test(with_another_key_of_our_own_we_are_found_by_that),
         cmocka_unit_test(who_knows_the_key_before_is_dialled_with_that),
+        cmocka_unit_test(who_knows_the_key_before_is_found_once_there_is_one),
         cmocka_unit_test(who_is_shut_out_is_not_heard_until_its_time_is_over),
         cmocka_unit_test(a_member_has_few_connections),
         cmocka_unit_test(strangers_at_the_door_keep_no_member_out),

@@ -224,7 +224,7 @@ enum { LINK_CONGESTION_BYTES = 16 }; /* as the kernel has it */
 struct link {
     struct ident ident, before;
     bool has_before;
-    char endpoint[300];  /* that was asked for; "": outbound only */
+    char endpoint[300];  /* that was asked for, with the port that it got; "": outbound only */
     bool listens, stale; /* it is bound; the router has the key before */
     uint64_t deaf_ms;    /* since when it is to be bound again and is not (env_mono_ms()); 0: it is */
     char deaf[512];      /* why, once that has lasted; "": it has not */
@@ -268,6 +268,13 @@ enum { MUTE_MS = 15000, PAUSE_MS = 2000, DEAF_MS = 3000 };
 
 static const char endpoint_scheme[] = "tcp://";
 
+/* Once more it is the same port, where the host leads by then: a network interface may have another address. */
+static void keep_port(struct link *link)
+{
+    char *at = strrchr(link->endpoint, ':');
+    snprintf(at, sizeof link->endpoint - (size_t)(at - link->endpoint), ":%u", link->port);
+}
+
 static enum err bind_router(struct link *link)
 {
     char bound[300];
@@ -290,7 +297,7 @@ static enum err bind_router(struct link *link)
         unsigned port = 0;
         sscanf(strrchr(bound, ':') + 1, "%u", &port);
         link->port = port;
-        snprintf(link->endpoint, sizeof link->endpoint, "%s", bound); /* once more it is the same */
+        keep_port(link);
     }
     return ERR_OK;
 }

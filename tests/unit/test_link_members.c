@@ -3,6 +3,7 @@
  * are sockets of our own, so that they can say what they should not. */
 #include "tests/lib/testlib.h"
 
+#include <dlfcn.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -360,6 +361,37 @@ static void with_another_key_of_our_own_we_are_found_by_that(void **state)
     hang_up(&bert);
     link_free(other);
     link_free(hub.link);
+}
+
+static char bound_at[300]; /* what was bound last */
+
+int zmq_bind(void *socket, const char *endpoint)
+{
+    static int (*real)(void *, const char *);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "zmq_bind");
+    snprintf(bound_at, sizeof bound_at, "%s", endpoint);
+    return real(socket, endpoint);
+}
+
+/* A network interface has another address by then, maybe. */
+static void with_another_key_of_our_own_we_listen_where_we_were_told_to(void **state)
+{
+    (void)state;
+    static const char *const listens[] = {"lo:*", "*:*", "[::1]:*", "127.0.0.1:*"};
+    for (size_t i = 0; i < sizeof listens / sizeof *listens; i++) {
+        struct link_conf conf = {.ident = &idents[OURS], .listen = listens[i], .run_tag = RUN, .io_threads = 1};
+        char wanted[sizeof bound_at];
+        memset(&hub, 0, sizeof hub);
+        if (link_new(&conf, &hub.link) != ERR_OK) { /* a machine without IPv6 */
+            assert_true(listens[i][0] == '[');
+            continue;
+        }
+        snprintf(wanted, sizeof wanted, "tcp://%.*s%u", (int)(strlen(listens[i]) - 1), listens[i], link_port(hub.link));
+        link_rekey(hub.link, &idents[CARL], NULL);
+        wait_for((link_tick(hub.link), strcmp(bound_at, wanted) == 0));
+        link_free(hub.link);
+    }
 }
 
 /* Who was away while our key changed admits the one before. */
@@ -899,6 +931,7 @@ int main(void)
         cmocka_unit_test(another_key_is_admitted_in_place_of_the_old_one),
         cmocka_unit_test(the_next_key_is_admitted_beside_the_present_one),
         cmocka_unit_test(with_another_key_of_our_own_we_are_found_by_that),
+        cmocka_unit_test(with_another_key_of_our_own_we_listen_where_we_were_told_to),
         cmocka_unit_test(who_knows_the_key_before_is_dialled_with_that),
         cmocka_unit_test(who_knows_the_key_before_is_found_once_there_is_one),
         cmocka_unit_test(who_is_shut_out_is_not_heard_until_its_time_is_over),

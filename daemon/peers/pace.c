@@ -4,8 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A pace is measured over at least so long, but the first one. */
-enum { WINDOW_MS = 10000, FIRST_MS = 1000 };
+/* A pace is measured over at least so long, but the first one. STILL: a trainer stands still that has taken no step for
+ * so long, nor in a time in which it took so many. */
+enum { WINDOW_MS = 10000, FIRST_MS = 1000, STILL_MS = 20000, STILL_STEPS = 4 };
 
 void pace_note(struct pace *pace, uint64_t trained, uint64_t now_ms)
 {
@@ -26,6 +27,8 @@ double pace_now(const struct pace *pace, uint64_t now_ms)
         return 0;
     if (pace->per_ms <= 0)
         return (double)steps / (double)ms;
+    if (steps == 0 && ms >= STILL_MS && (double)ms * pace->per_ms >= STILL_STEPS)
+        return PACE_STILL;
     return fmin(pace->per_ms, ms > 0 ? (double)(steps + 1) / (double)ms : pace->per_ms); /* one is under way */
 }
 
@@ -35,18 +38,20 @@ static int by_pace(const void *a, const void *b)
     return (left->per_ms > right->per_ms) - (left->per_ms < right->per_ms);
 }
 
+/* Were owners that stand still left out of `all`, contributors could become the measure. */
 double pace_usual(struct pace_said *said, size_t count)
 {
-    size_t owners = 0, place = 0;
-    if (count == 0)
-        return 0;
+    size_t owners = 0, moving = 0, place = 0;
     for (size_t i = 0; i < count; i++)
         owners += said[i].owner;
     bool all = owners < 2;
-    size_t middle = ((all ? count : owners) - 1) / 2;
+    for (size_t i = 0; i < count; i++)
+        moving += (all || said[i].owner) && said[i].per_ms >= 0;
+    if (moving == 0)
+        return 0;
     qsort(said, count, sizeof *said, by_pace);
     for (size_t i = 0; i < count; i++)
-        if ((all || said[i].owner) && place++ == middle)
+        if ((all || said[i].owner) && said[i].per_ms >= 0 && place++ == (moving - 1) / 2)
             return said[i].per_ms;
     return 0;
 }

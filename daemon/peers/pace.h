@@ -24,7 +24,10 @@ struct pace {
 /* `trained`: steps taken since its trainer began; fewer than before: another one began. 0 is none, or not known yet: a
  * daemon that starts beside its trainer hears of all its steps at once. */
 void pace_note(struct pace *pace, uint64_t trained, uint64_t now_ms);
-/* Steps per millisecond: of the last window of ten seconds, or less if no step has come for longer than that says. */
+/* Of a trainer that stands still: no step for 20 s, nor in the time in which it took four. */
+enum { PACE_STILL = -1 };
+/* Steps per millisecond: of the last window of ten seconds, or less if no step has come for longer than that says;
+ * PACE_STILL; 0: it is not known yet. */
 double pace_now(const struct pace *pace, uint64_t now_ms);
 
 /* What an island's pace is, and whether it is an owner's. */
@@ -32,7 +35,9 @@ struct pace_said {
     double per_ms;
     bool owner;
 };
-/* The lower median of the owners' paces; of all, where fewer than two are owners'. 0 for none. Sorts `said`. */
+/* The lower median of the owners' paces; of all, where fewer than two are owners'. Those that stand still say nothing
+ * of how fast islands train, and are left out; one that is not known yet counts, so that nobody else's is the measure
+ * until it is. 0 for none. Sorts `said`. */
 double pace_usual(struct pace_said *said, size_t count);
 
 /* All zero at first. */

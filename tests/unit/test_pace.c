@@ -31,6 +31,8 @@ static void who_takes_no_step_slows_down(void **state)
     assert_true(pace_now(&pace, 61000) == 1 / 60000.0);
     assert_true(pace_now(&pace, 121000) == 1 / 60000.0); /* the next one is under way */
     assert_true(pace_now(&pace, 181000) == 1 / 120000.0);
+    assert_true(pace_now(&pace, 300999) > 0);
+    assert_true(pace_now(&pace, 301000) == PACE_STILL);
     pace_note(&pace, 3, 181000);
     assert_true(pace_now(&pace, 181000) == 1 / 120000.0);
     pace_note(&pace, 0, 182000); /* another trainer */
@@ -54,6 +56,22 @@ static void what_a_trainer_took_before_its_daemon_began_says_nothing(void **stat
     }
 }
 
+/* A quick one is seen to stand still after a while; reports come now and then only. */
+static void who_hangs_has_no_pace(void **state)
+{
+    (void)state;
+    struct pace pace = {0};
+    for (uint64_t i = 0; i <= 20; i++)
+        pace_note(&pace, 100 * (1 + i), 1000 + 1000 * i);
+    assert_true(pace_now(&pace, 21000) == 0.1);
+    pace_note(&pace, 2100, 40999);
+    assert_true(pace_now(&pace, 40999) > 0);
+    pace_note(&pace, 2100, 41000);
+    assert_true(pace_now(&pace, 41000) == PACE_STILL);
+    pace_note(&pace, 2200, 42000); /* it goes on */
+    assert_true(pace_now(&pace, 42000) > 0);
+}
+
 static void most_owners_are_the_measure_and_no_number_of_others(void **state)
 {
     (void)state;
@@ -64,6 +82,12 @@ static void most_owners_are_the_measure_and_no_number_of_others(void **state)
     assert_true(pace_usual((struct pace_said[]){{9, true}, {9, false}, {9, false}, {9, false}, {3, true}}, 5) == 3);
     assert_true(pace_usual((struct pace_said[]){{5, true}, {1e9, true}, {4, true}}, 3) == 5);
     assert_true(pace_usual((struct pace_said[]){{5, true}, {1e9, true}, {4, true}, {1e9, true}}, 4) == 5);
+    /* One that stands still is no measure; nor does it make one of those who are no owners. */
+    assert_true(pace_usual((struct pace_said[]){{PACE_STILL, true}, {3, true}, {9, false}, {9, false}}, 4) == 3);
+    assert_true(pace_usual((struct pace_said[]){{PACE_STILL, true}, {PACE_STILL, true}, {9, false}}, 3) == 0);
+    assert_true(pace_usual((struct pace_said[]){{PACE_STILL, true}, {5, true}, {4, true}, {1e9, true}}, 4) == 5);
+    assert_true(pace_usual((struct pace_said[]){{PACE_STILL, true}, {9, false}, {3, false}, {8, false}}, 4) == 8);
+    assert_true(pace_usual((struct pace_said[]){{0, true}, {1e9, true}}, 2) == 0); /* it is not known yet */
 }
 
 static void the_line_rises_by_the_pace_between_what_is_sure_and_what_can_be(void **state)
@@ -99,6 +123,7 @@ int main(void)
         cmocka_unit_test(a_pace_is_that_of_the_last_window),
         cmocka_unit_test(who_takes_no_step_slows_down),
         cmocka_unit_test(what_a_trainer_took_before_its_daemon_began_says_nothing),
+        cmocka_unit_test(who_hangs_has_no_pace),
         cmocka_unit_test(most_owners_are_the_measure_and_no_number_of_others),
         cmocka_unit_test(the_line_rises_by_the_pace_between_what_is_sure_and_what_can_be),
         cmocka_unit_test(two_that_follow_one_another_go_no_faster),

@@ -57,8 +57,8 @@ bool own_uplink_tell(const struct own_uplink *uplink, char *text, size_t text_by
     if (uplink->stated > uplink->configured / TOLD)
         return false;
     snprintf(text, text_bytes,
-             "[net] uplink says %s, and less than half of %s got through lately, so this island has shards for the "
-             "latter. Say there what the line can send",
+             "[net] uplink says %s, and no more than %s got through when that was last measured, so this island has "
+             "shards for the latter. Say there what the line can send",
              human_rate((double)uplink->configured, configured), human_rate((double)uplink->stated, stated));
     return true;
 }

@@ -31,8 +31,24 @@ static void what_is_configured_counts_until_it_is_known_to_be_wrong(void **state
     assert_int_equal(carries(&uplink, &now_ms, 2, 2 * MBIT), 1);
     assert_true(uplink.stated == 4 * MBIT);
     assert_true(own_uplink_tell(&uplink, text, sizeof text));
-    assert_non_null(strstr(text, "uplink says 1.00 Gbit/s, and less than half of 4.00 Mbit/s got through"));
+    assert_non_null(strstr(text, "uplink says 1.00 Gbit/s, and no more than 4.00 Mbit/s got through"));
     assert_int_equal(carries(&uplink, &now_ms, 600, 2 * MBIT), 0);
+}
+
+/* From a quarter of what is stated up to all of it nothing changes, so that is all that is said. */
+static void what_is_told_is_so_whatever_the_line_carries(void **state)
+{
+    (void)state;
+    uint64_t now_ms = 1000;
+    char text[300];
+    struct own_uplink uplink = own_uplink_init(gbit, now_ms);
+    assert_int_equal(carries(&uplink, &now_ms, 11, 2 * MBIT), 1);
+    for (uint64_t fastest = MBIT; fastest <= 12 * MBIT; fastest += MBIT / 2) {
+        (void)carries(&uplink, &now_ms, 11, fastest);
+        assert_true(own_uplink_tell(&uplink, text, sizeof text));
+        assert_null(strstr(text, "half"));
+        assert_true(uplink.stated >= fastest);
+    }
 }
 
 /* It was seldom all that the line can carry: a quarter is no reason for anything. */
@@ -84,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_configured_counts_until_it_is_known_to_be_wrong),
+        cmocka_unit_test(what_is_told_is_so_whatever_the_line_carries),
         cmocka_unit_test(a_line_that_carries_a_quarter_is_believed),
         cmocka_unit_test(a_slow_hour_is_not_needed_to_be_forgotten),
         cmocka_unit_test(who_sends_little_is_believed),

@@ -12,9 +12,10 @@
 /* ROUTE: ZeroMQ's name of a connection. TURN: messages taken in at once. */
 enum { CALLERS_MAX = 16, ROUTE_BYTES_MAX = 32, PIECE_BYTES_MAX = 4096, TURN = 64 };
 
-/* A connection of which a part of a challenge has come. */
+/* A connection of which a part of a challenge has come, or one that was answered. */
 struct caller {
     size_t route_bytes; /* 0: none */
+    bool answered;
     uint8_t route[ROUTE_BYTES_MAX];
     size_t bytes;
     uint8_t said[DIAL_CHALLENGE_BYTES];
@@ -57,7 +58,14 @@ void *dial_listener_socket(const struct dial_listener *listener)
     return listener->socket;
 }
 
-/* Its place, or a new one, in that of the oldest. */
+/* Nothing: hangs up. One that is gone is as good. */
+static void say(struct dial_listener *listener, const struct caller *caller, const uint8_t *bytes, size_t count)
+{
+    (void)!socket_send(listener->socket, &(struct socket_part){caller->route, caller->route_bytes}, 1,
+                       &(struct socket_part){bytes, count}, &(struct socket_part){NULL, 0});
+}
+
+/* Its place, or a new one, in that of the oldest: what that one says later would seem to be the first that it says. */
 static struct caller *caller_of(struct dial_listener *listener, const uint8_t *route, size_t route_bytes)
 {
     for (uint32_t i = 0; i < CALLERS_MAX; i++) {
@@ -66,24 +74,19 @@ static struct caller *caller_of(struct dial_listener *listener, const uint8_t *r
             return caller;
     }
     struct caller *caller = &listener->callers[listener->turn++ % CALLERS_MAX];
+    if (caller->route_bytes > 0)
+        say(listener, caller, NULL, 0);
     *caller = (struct caller){.route_bytes = route_bytes};
     memcpy(caller->route, route, route_bytes);
     return caller;
 }
 
-/* Nothing: hangs up. One that is gone is as good. */
-static void say(struct dial_listener *listener, const struct caller *caller, const uint8_t *bytes, size_t count)
-{
-    (void)!socket_send(listener->socket, &(struct socket_part){caller->route, caller->route_bytes}, 1,
-                       &(struct socket_part){bytes, count}, &(struct socket_part){NULL, 0});
-}
-
-/* Whether it was answered. Who says more than a challenge says something else. */
+/* Whether it was answered. Who says more than a challenge says something else, also after the answer. */
 static bool hear(struct dial_listener *listener, const struct ident *ident, const struct wire_join *join,
                  struct caller *caller, const void *data, size_t bytes)
 {
     uint8_t answer[DIAL_ANSWER_BYTES];
-    bool good = bytes <= sizeof caller->said - caller->bytes;
+    bool good = !caller->answered && bytes <= sizeof caller->said - caller->bytes;
     if (good) {
         memcpy(caller->said + caller->bytes, data, bytes);
         caller->bytes += bytes;
@@ -94,10 +97,11 @@ static bool hear(struct dial_listener *listener, const struct ident *ident, cons
     if (good) {
         dial_answer(ident, join, caller->said, answer);
         say(listener, caller, answer, sizeof answer);
+        caller->answered = true;
     } else {
         say(listener, caller, NULL, 0);
+        caller->route_bytes = 0;
     }
-    caller->route_bytes = 0;
     return good;
 }
 

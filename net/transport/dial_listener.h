@@ -3,8 +3,9 @@
  * dial_listener: a newcomer's port while it asks to be let in: it answers challenges (net/transport/dial_back.h), and
  * nothing else, to whoever connects.
  *
- * It listens where, and as, the daemon will. Whoever sends anything but one challenge is hung up on. A few connections
- * are remembered at a time; of more, the oldest is. One thread; nothing blocks.
+ * It listens where, and as, the daemon will. Whoever sends anything but one challenge is hung up on, before the answer
+ * or after it. Sixteen connections are remembered at a time; of more, the oldest is hung up on. One thread; nothing
+ * blocks.
  */
 #ifndef NET_TRANSPORT_DIAL_LISTENER_H
 #define NET_TRANSPORT_DIAL_LISTENER_H

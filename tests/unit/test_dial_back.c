@@ -281,6 +281,38 @@ static void a_listener_answers_challenges_and_hangs_up_on_the_rest(void **state)
     listen_no_more();
 }
 
+/* So that nobody has it sign as many as it likes. */
+static void a_listener_signs_one_challenge_of_a_connection(void **state)
+{
+    (void)state;
+    enum { OTHERS_BETWEEN = 40 };
+    uint8_t challenge[DIAL_CHALLENGE_BYTES], answer[DIAL_ANSWER_BYTES];
+    int fds[2], others[OTHERS_BETWEEN];
+    listen_as(&bert, "127.0.0.1", 1);
+    dial_challenge(challenge);
+    for (int i = 0; i < 2; i++) {
+        fds[i] = call();
+        assert_int_equal(write(fds[i], challenge, sizeof challenge), sizeof challenge);
+        assert_int_equal(recv(fds[i], answer, sizeof answer, MSG_WAITALL), sizeof answer);
+        assert_true(dial_answered(&newcomer.join, challenge, answer));
+    }
+    assert_int_equal(write(fds[0], challenge, sizeof challenge), sizeof challenge);
+    assert_int_equal(recv(fds[0], answer, sizeof answer, 0), 0);
+    for (int i = 0; i < OTHERS_BETWEEN; i++) { /* more than are remembered */
+        others[i] = call();
+        assert_int_equal(write(others[i], challenge, sizeof challenge), sizeof challenge);
+        assert_int_equal(recv(others[i], answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    }
+    (void)!send(fds[1], challenge, sizeof challenge, MSG_NOSIGNAL);
+    assert_true(recv(fds[1], answer, sizeof answer, 0) <= 0);
+    for (int i = 0; i < 2; i++)
+        close(fds[i]);
+    for (int i = 0; i < OTHERS_BETWEEN; i++)
+        close(others[i]);
+    listen_no_more();
+    assert_int_equal(newcomer.answered, 2 + OTHERS_BETWEEN);
+}
+
 static void a_port_that_cannot_be_listened_on_is_told(void **state)
 {
     (void)state;
@@ -308,6 +340,7 @@ int main(void)
         cmocka_unit_test(who_does_not_listen_is_not_reached),
         cmocka_unit_test(somebody_else_is_not_the_newcomer),
         cmocka_unit_test(a_listener_answers_challenges_and_hangs_up_on_the_rest),
+        cmocka_unit_test(a_listener_signs_one_challenge_of_a_connection),
         cmocka_unit_test(a_port_that_cannot_be_listened_on_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,8 @@ struct ask {
     struct wire_join join;          /* what we ask by */
     uint8_t payload[WIRE_JOIN_BYTES_MAX];
     size_t payload_bytes;
-    uint64_t begin_ms, end_ms, decided_ms, late_ms;
+    uint64_t begin_ms, end_ms, decided_ms;
+    uint64_t late_ms;     /* when to tell that there is no answer; UINT64_MAX: that was told */
     uint64_t dial_end_ms; /* until when an answer about dialling is waited for; 0: nobody was asked yet */
     enum heard heard[INVITE_ADDRESSES_MAX];
     bool up;
@@ -73,7 +74,8 @@ static void end_dial(struct ask *ask, const struct wire_dial_report *reports, ui
     dial_listener_free(ask->listener);
     ask->listener = NULL;
     ask->anew = true;
-    ask->late_ms = env_mono_ms() + LATE_MS;
+    if (ask->late_ms != UINT64_MAX)
+        ask->late_ms = env_mono_ms() + LATE_MS;
     sign(ask, 1, conf->dialled != NULL ? conf->dialled(conf->user, reports, reports_count) : conf->owner_choice);
 }
 

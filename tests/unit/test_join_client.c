@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/digest.h"
@@ -28,7 +29,7 @@ static struct {
     struct link *link;
     struct invites invites;
     unsigned deaf; /* questions that are not answered: their answers are lost */
-    atomic_uint questions, joined;
+    atomic_uint questions, joined, dialled;
     uint32_t id;
     uint8_t configs[CONFIGS_BYTES];
 } island;
@@ -48,11 +49,29 @@ static enum err judge(const struct link_guest *guest, struct wire_join *join)
     return ERR_OK;
 }
 
+/* Whether its address can be dialled: nobody tries. */
+static void answer_dial(const struct link_guest *guest)
+{
+    struct wire_join join;
+    struct wire_dial_response response = {.reports_count = 1, .reports = {{.outcome = WIRE_DIAL_UNTESTED}}};
+    uint8_t bytes[WIRE_JOIN_BYTES_MAX];
+    if (wire_join_unpack(guest->payload, guest->bytes, &join) != ERR_OK)
+        return;
+    wire_dial_tag(&join, response.request);
+    island.dialled++;
+    (void)!link_guest_send(island.link, guest->connection, WIRE_DIAL_RESPONSE, bytes,
+                           wire_dial_response_pack(&response, bytes));
+}
+
 static void answer(const struct link_guest *guest)
 {
     struct wire_join join;
     uint8_t refusal[WIRE_JOIN_BYTES_MAX], *bytes;
     size_t count;
+    if (guest->type == WIRE_DIAL_REQUEST) {
+        answer_dial(guest);
+        return;
+    }
     if (judge(guest, &join) != ERR_OK) {
         (void)!link_guest_send(island.link, guest->connection, WIRE_REFUSAL, refusal,
                                wire_refusal_pack(err_text(), false, refusal));
@@ -87,15 +106,15 @@ static void *serve(void *unused)
 }
 
 /* Gives out one token, and begins to serve. */
-static struct invite open_island(unsigned deaf, bool admits)
+static struct invite open_island_at(const char *listen, unsigned deaf, bool admits)
 {
     struct invite invite = {.addresses_count = 1, .run_id = run_id, .expiry_s = env_wall_ms() / 1000 + 1000};
     struct link_conf conf = {
-        .ident = &inviter, .listen = "127.0.0.1:*", .run_tag = wire_run_tag(nonce, &run_id), .io_threads = 1};
+        .ident = &inviter, .listen = listen, .run_tag = wire_run_tag(nonce, &run_id), .io_threads = 1};
     uint8_t key[IDENT_KEY_BYTES];
     island.stop = false;
     island.deaf = deaf;
-    island.questions = island.joined = 0;
+    island.questions = island.joined = island.dialled = 0;
     island.id = 40;
     island.invites = (struct invites){.count = 0};
     memcpy(invite.nonce, nonce, sizeof nonce);
@@ -109,6 +128,11 @@ static struct invite open_island(unsigned deaf, bool admits)
         assert_ok(link_admit(island.link, key, env_mono_ms() + 1000000));
     assert_int_equal(pthread_create(&island.thread, NULL, serve, NULL), 0);
     return invite;
+}
+
+static struct invite open_island(unsigned deaf, bool admits)
+{
+    return open_island_at("127.0.0.1:*", deaf, admits);
 }
 
 static void close_island(void)
@@ -169,7 +193,7 @@ static void addresses_are_tried_in_turn(void **state)
 }
 
 static unsigned times_late;
-static char late[400];
+static char late[400], address_late[WIRE_ADDRESS_BYTES];
 
 static void note_late(void *user, const char *what)
 {
@@ -202,6 +226,42 @@ static void who_waits_is_told_for_what(void **state)
     assert_fails(ERR_CLOSED, "no answer within 6 s", admit_ask(&conf, &joined));
     assert_int_equal(times_late, 2);
     assert_non_null(strstr(late, "no connection to 127.0.0.1:"));
+}
+
+/* It comes up when we have waited for it, and been told so; and answers at once that nobody dialled. */
+static void *come_late(void *invite)
+{
+    const struct timespec wait = {.tv_sec = 4, .tv_nsec = 500000000};
+    nanosleep(&wait, NULL);
+    *(struct invite *)invite = open_island_at(address_late, 1000, true);
+    return NULL;
+}
+
+static void who_waits_is_told_once(void **state)
+{
+    (void)state;
+    struct wire_joined joined;
+    struct invite invite = open_island(1000, true), late_invite;
+    pthread_t thread;
+    close_island();
+    snprintf(address_late, sizeof address_late, "%s", invite.addresses[0]);
+    struct join_client_conf conf = {.invite = &invite,
+                                    .ident = &bert,
+                                    .name = "bert",
+                                    .address = "127.0.0.1:1",
+                                    .listen = "127.0.0.1:*",
+                                    .uplink = 1,
+                                    .timeout_ms = 10000,
+                                    .decide_ms = 11000,
+                                    .late = note_late};
+    times_late = 0;
+    assert_int_equal(pthread_create(&thread, NULL, come_late, &late_invite), 0);
+    assert_fails(ERR_CLOSED, "no answer within 11 s", admit_ask(&conf, &joined));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(island.dialled > 0 && island.questions > 0); /* after that it asked to be let in */
+    assert_int_equal(times_late, 1);
+    assert_non_null(strstr(late, "no connection to 127.0.0.1:"));
+    close_island();
 }
 
 static void who_gets_no_answer_is_told_what_was_heard(void **state)
@@ -247,6 +307,7 @@ int main(void)
         cmocka_unit_test(addresses_are_tried_in_turn),
         cmocka_unit_test(who_gets_no_answer_is_told_what_was_heard),
         cmocka_unit_test(who_waits_is_told_for_what),
+        cmocka_unit_test(who_waits_is_told_once),
         cmocka_unit_test(what_cannot_be_asked_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

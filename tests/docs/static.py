@@ -2,8 +2,9 @@
 """What can be seen of the documents without running them: tests/lint/docs.sh.
 
 Every block says what it is; Python compiles, C compiles against diloco.h, run specs are taken by their parser, keys of
-other configurations exist; links and #anchors lead somewhere; tests that are named are there, with their cases; every
-option that a command of the documents or of a man page has is one of that program's, and every command is one."""
+other configurations exist; links and #anchors lead somewhere; tests that are named are there, with their cases;
+versions of what goes over a wire or to disk are those of the code; every option that a command of the documents or of a
+man page has is one of that program's, and every command is one."""
 
 import os
 import re
@@ -250,6 +251,32 @@ def check_tests(path):
                 fault(f"{path}: {name} has no case '{case}'")
 
 
+# Of what goes over a wire or to disk: where a document says its version, and which constant of which file it is.
+FIRST = r"` \|\n(?:\|.*\n)?\| [45] \| u8 \| version: (\d+)"
+NEXT = r"`, u32 version (\d+)"
+VERSIONS = [
+    ("docs/PROTOCOL.md", r"protocol version: (\d+)", "net/transport/wire.h", "WIRE_VERSION"),
+    ("docs/FORMATS.md", "magic `DLF1" + FIRST, "outer_opt/codec_types.h", "CODEC_FRAME_VERSION"),
+    ("docs/FORMATS.md", "magic `DLO1" + FIRST, "net/transport/wire_object.h", "WIRE_OBJECT_VERSION"),
+    ("docs/FORMATS.md", "magic `DLS1" + NEXT, "daemon/state/ledger.c", "LEDGER_VERSION"),
+    ("docs/FORMATS.md", "magic `DLIV" + NEXT, "net/transport/invite.c", "INVITES_VERSION"),
+    ("docs/FORMATS.md", "magic `DLE1" + NEXT, "daemon/membership/config_store.c", "FILE_VERSION"),
+    ("docs/FORMATS.md", "magic `DLV1" + NEXT, "daemon/membership/vote.c", "VOTE_VERSION"),
+    ("docs/FORMATS.md", "magic `DLM1" + NEXT, "daemon/membership/vote.c", "MARK_VERSION"),
+]
+
+
+def check_versions():
+    for path, says, file, name in VERSIONS:
+        said = re.findall(says, (ROOT / path).read_text())
+        made = re.findall(rf"\b{name} = (\d+)", (ROOT / file).read_text())
+        if len(said) != 1 or len(made) != 1:
+            fault(f"{path}: '{says}' is there {len(said)} times, and {name} in {file} {len(made)} times")
+        elif said != made:
+            fault(f"{path} says version {said[0]}, where {name} of {file} is {made[0]}")
+        count("versions")
+
+
 def typed(block):
     lines = block.text.splitlines()
     return [line[2:] for line in lines if line[:2] in ("$ ", "> ")] if block.language == "console" else lines
@@ -313,6 +340,7 @@ def main():
     for program, path in MANUALS.items():
         check_manual(program, path, table, every)
     check_help(table)
+    check_versions()
     least = {"blocks": 30, "commands": 60, "options": 100, "links": 40, "Python blocks": 2, "C blocks": 1}
     for what, number in least.items():
         if counts.get(what, 0) < number:

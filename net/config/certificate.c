@@ -438,16 +438,15 @@ bool certificates_own(struct certificates *certificates, uint32_t fragment, uint
     return row != NULL;
 }
 
-/* Of a key that it had, or that a configuration which is not known here yet may have given it. */
+/* Of a key that it had, or that a configuration which is not known here yet may have given it: it is to blame for none
+ * of these. */
 static bool is_of_other_key(const struct config *config, uint32_t id, const struct certificate_subject *subject,
                             const uint8_t *signature)
 {
-    const struct config_member *member = config_member(config, id);
-    if (member != NULL && config_has_next(member) && certificate_row_good(member->next_key, subject, signature))
-        return true;
-    for (uint32_t i = config->retired_count; i-- > 0;)
-        if (config->retired[i].id == id)
-            return certificate_row_good(config->retired[i].key, subject, signature);
+    const uint8_t *key;
+    for (uint32_t k = 0; (key = config_other_key(config, id, k)) != NULL; k++)
+        if (certificate_row_good(key, subject, signature))
+            return true;
     return false;
 }
 

@@ -123,8 +123,8 @@ void certificates_begin_epoch(struct certificates *certificates);
 void certificates_heard(struct certificates *certificates, uint32_t id, const struct certificate_subject *subject,
                         const uint8_t signature[IDENT_SIGNATURE_BYTES]);
 /* How many of those that a member said it signed were found since the last call to be no signatures of its: of no key
- * that it has, had or states. They are checked when they are needed. Call it for each full voter once in a while. Of
- * NULL none. */
+ * that it has, states, or left lately (config_other_key()). They are checked when they are needed. Call it for each
+ * full voter once in a while. Of NULL none. */
 uint32_t certificates_take_false(struct certificates *certificates, uint32_t id);
 /* Our own signature, made once for a version. False: we are no full voter, or there is no memory. */
 bool certificates_own(struct certificates *certificates, uint32_t fragment, uint64_t version, const struct digest *hash,

@@ -196,6 +196,17 @@ bool config_has_next(const struct config_member *member)
     return memcmp(member->next_key, none, sizeof none) != 0;
 }
 
+const uint8_t *config_other_key(const struct config *config, uint32_t id, uint32_t k)
+{
+    const struct config_member *member = config_member(config, id);
+    if (member != NULL && config_has_next(member) && k-- == 0)
+        return member->next_key;
+    for (uint32_t i = config->retired_count; k < CONFIG_LEFT_MAX && i-- > 0;)
+        if (config->retired[i].id == id && k-- == 0)
+            return config->retired[i].key;
+    return NULL;
+}
+
 bool config_differs(const struct config *a, const struct config *b)
 {
     bool same = a->members_count == b->members_count && b->orders_count == 0;

@@ -37,6 +37,7 @@ enum {
     CONFIG_ORDERS_MAX = 64,  /* carried out by one configuration */
     CONFIG_APPROVED_MAX = 4, /* of them, that have approvals */
     CONFIG_RETIRED_MAX = 256,
+    CONFIG_LEFT_MAX = 4,            /* retired keys of one member that a signature is tried with */
     CONFIG_ENDORSEMENTS_MAX = 4352, /* each of 65 voters leaves, or of 64 owners comes, by a majority's word */
     CONFIG_ENDORSEMENT_BYTES = 92,  /* packed, at most */
 };
@@ -194,6 +195,9 @@ uint64_t config_word_number(const struct config_member *member);
 bool config_says_same(const struct config_member *a, const struct config_member *b);
 /* Whether the member states a new key. */
 bool config_has_next(const struct config_member *member);
+/* The `k`-th key of a member beside its present one: the one that it states, then the last CONFIG_LEFT_MAX that it
+ * left, from the last one back. NULL: there are no more. Borrowed. */
+const uint8_t *config_other_key(const struct config *config, uint32_t id, uint32_t k);
 /* 1 to WIRE_NAME_BYTES - 1 letters, digits, '-' or '_'. */
 bool config_name_good(const char *name);
 

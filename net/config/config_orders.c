@@ -532,12 +532,10 @@ enum err config_word_apply(const struct config *previous, struct config *next, u
 
 bool config_word_of_other_key(const struct config *config, uint32_t id, const struct member_word *word)
 {
-    const struct config_member *member = config_member(config, id);
-    if (member != NULL && config_has_next(member) && member_word_signed(member->next_key, config->nonce, id, word))
-        return true;
-    for (uint32_t i = config->retired_count; i-- > 0;)
-        if (config->retired[i].id == id)
-            return member_word_signed(config->retired[i].key, config->nonce, id, word);
+    const uint8_t *key;
+    for (uint32_t k = 0; (key = config_other_key(config, id, k)) != NULL; k++)
+        if (member_word_signed(key, config->nonce, id, word))
+            return true;
     return false;
 }
 

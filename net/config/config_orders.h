@@ -56,8 +56,8 @@ ERR_MUST_CHECK enum err config_order_try(const struct config *previous, struct c
 ERR_MUST_CHECK enum err config_word_apply(const struct config *previous, struct config *next, uint32_t id,
                                           const struct member_word *word);
 
-/* Whether the word is of another key of the member than its present one: of the one before, since it may not know yet
- * that it has that; or of the one that it would have, since we may not. */
+/* Whether the word is of another key of the member than its present one (config_other_key()): of one that it had, since
+ * it may not know yet that it has that; or of the one that it would have, since we may not. */
 bool config_word_of_other_key(const struct config *config, uint32_t id, const struct member_word *word);
 
 /* Whether `next` differs from `previous` in these things as its orders and words say, and no further. ERR_PROTO names

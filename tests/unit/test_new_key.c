@@ -606,6 +606,66 @@ static void who_has_a_signature_by_a_key_in_between_forges_nothing(void **state)
     config_log_free(log);
 }
 
+/* Who has changed its key twice may be heard late with the first one. */
+static void no_key_that_a_member_had_is_a_lie(void **state)
+{
+    (void)state;
+    struct config_log *log = log_across();
+    struct certificates *certificates;
+    struct certificate known;
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+    memset(&last, 0, sizeof last); /* the log's */
+    memset(&next, 0, sizeof next);
+    change_again(log);
+    const struct config *newest = config_log_last(log);
+    const struct certificates_conf conf = {
+        .config_log = log, .ident = configs_ident(OTHER), .nonce = newest->nonce, .id = OTHER, .fragments_count = 1};
+    const struct certificate_subject subject = {.nonce = newest->nonce, .version = 100, .hash = hash_of(7)};
+    static const struct {
+        uint32_t signer;
+        bool had;
+    } rows[] = {{PLAIN, true}, {NEXT, true}, {OTHER, false}};
+    assert_ok(certificates_new(&conf, &certificates));
+    for (int i = 0; i < 3; i++) {
+        struct member_word word = {.number = 8, .uplink = 5};
+        member_word_sign(configs_ident(rows[i].signer), newest->nonce, PLAIN, &word);
+        assert_int_equal(config_word_of_other_key(newest, PLAIN, &word), rows[i].had);
+        certificate_row_sign(configs_ident(rows[i].signer), &subject, signature);
+        certificates_heard(certificates, PLAIN, &subject, signature);
+        certificates_known(certificates, &subject, &known);
+        assert_int_equal(known.count, 0);
+        assert_int_equal(certificates_take_false(certificates, PLAIN), rows[i].had ? 0 : 1);
+    }
+    certificates_free(certificates);
+    config_log_free(log);
+}
+
+/* Each costs the check of a signature, whoever says so. */
+static void of_the_keys_that_a_member_had_the_last_few_are_tried(void **state)
+{
+    (void)state;
+    enum { LEFT = CONFIG_LEFT_MAX + 2 };
+    state_plain();
+    assert_ok(mem_grow(&last.retired, last.retired_count, 2 * LEFT, sizeof *last.retired, "retired keys"));
+    for (uint32_t i = 0; i < 2 * LEFT; i++) {
+        last.retired[i] = (struct config_retired){.id = i % 2 == 0 ? PLAIN : OTHER, .epoch = 1};
+        memcpy(last.retired[i].key, configs_ident(50 + i)->key, IDENT_KEY_BYTES);
+    }
+    last.retired_count = 2 * LEFT;
+    assert_memory_equal(config_other_key(&last, PLAIN, 0), configs_ident(NEXT)->key, IDENT_KEY_BYTES);
+    for (uint32_t k = 0; k < CONFIG_LEFT_MAX; k++) {
+        const uint8_t *key = configs_ident(50 + 2 * (LEFT - 1 - k))->key;
+        assert_memory_equal(config_other_key(&last, PLAIN, 1 + k), key, IDENT_KEY_BYTES);
+        key = configs_ident(51 + 2 * (LEFT - 1 - k))->key; /* who states none */
+        assert_memory_equal(config_other_key(&last, OTHER, k), key, IDENT_KEY_BYTES);
+    }
+    assert_null(config_other_key(&last, PLAIN, 1 + CONFIG_LEFT_MAX));
+    assert_null(config_other_key(&last, OTHER, CONFIG_LEFT_MAX));
+    assert_null(config_other_key(&last, FOUNDER, 0));
+    last.retired_count = 2 * LEFT - 1; /* one of another is the last */
+    assert_memory_equal(config_other_key(&last, OTHER, 0), configs_ident(51 + 2 * (LEFT - 2))->key, IDENT_KEY_BYTES);
+}
+
 /* Others take our version's signature by the key that the newest configuration names. */
 static void our_own_are_signed_again(void **state)
 {
@@ -723,6 +783,8 @@ int main(void)
         CASE(who_votes_no_more_forges_nothing_by_the_key_that_it_has),
         CASE(a_new_key_counts_in_the_epoch_of_the_version),
         CASE(who_has_a_signature_by_a_key_in_between_forges_nothing),
+        CASE(no_key_that_a_member_had_is_a_lie),
+        CASE(of_the_keys_that_a_member_had_the_last_few_are_tried),
         CASE(our_own_are_signed_again),
         CASE(of_a_voter_both_keys_are_kept),
         CASE(every_path_without_memory_is_clean),

@@ -630,7 +630,10 @@ void isle_turn_all(void)
     for (size_t i = 0; i < WATCHED_MAX; i++) {
         if (isles[i] != NULL)
             isle_turn(isles[i]);
-        while (links[i] != NULL && link_event(links[i], &event)) {
+        if (links[i] == NULL)
+            continue;
+        link_tick(links[i]);
+        while (link_event(links[i], &event)) {
         }
     }
 }

@@ -133,6 +133,7 @@ static void listen_for(struct rogue *rogue, unsigned ms)
     for (unsigned i = 0; i < ms; i++) {
         struct link_event event;
         struct link_message message;
+        link_tick(rogue->link);
         while (link_event(rogue->link, &event))
             rogue->connected |= event.type == LINK_CONNECTED;
         while (link_recv(rogue->link, &message) == ERR_OK)

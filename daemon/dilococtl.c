@@ -55,7 +55,7 @@ struct arguments {
     struct ctl_plan plan;
     struct ctl_init init;
     struct ctl_export export;
-    const char *expires, *island, *note, *revoke, *owner, *token_file, *params;
+    const char *expires, *island, *note, *revoke, *owner, *token_file, *params, *old_key;
     uint64_t wait_s;
     struct args_list rest, given;
     char socket_path[512], state_path[512];
@@ -433,14 +433,17 @@ static enum err run_about_member(struct arguments *a)
 static enum err run_rekey(struct arguments *a)
 {
     TRY(find_socket(a));
-    const struct ctl_rekey rekey = {.home = &a->home, .config = a->config, .socket = a->socket_path, .json = a->json};
+    const struct ctl_rekey rekey = {
+        .home = &a->home, .config = a->config, .socket = a->socket_path, .old = a->old_key, .json = a->json};
+    if (a->cancel && a->old_key != NULL)
+        return err_set(ERR_ARG, "--cancel, and --old: leave one of the two out");
     return a->cancel ? ctl_rekey_cancel(&rekey) : ctl_rekey_begin(&rekey);
 }
 
 static enum err run_rekey_of(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
-    return ctl_rekey_order(&ctl, a->rest.item[1], a->yes);
+    return ctl_rekey_order(&ctl, a->rest.item[1], a->old_key, a->yes);
 }
 
 /* Of the whole run, which its operators decide. */
@@ -555,9 +558,9 @@ static const struct command commands[] = {
     {"founder", "founder NAME", "have an island grant in the founder's place", run_about_member, 2, DAEMON,
      THE_DAEMON "no-wait wait "},
     {"rekey", "rekey", "make a new key for this island and ask the run for it; --cancel takes that back", run_rekey, 1,
-     ISLAND, THE_DAEMON "cancel "},
+     ISLAND, THE_DAEMON "cancel old "},
     {"rekey", "rekey NAME", "show the key that an island asks for; with --yes, order that it has it", run_rekey_of, 2,
-     DAEMON, THE_DAEMON "yes no-wait wait "},
+     DAEMON, THE_DAEMON "yes old no-wait wait "},
     {"orders", "orders", "orders that wait: who gave them, and what they wait for", run_orders, 1, DAEMON, THE_DAEMON},
     {"approve", "approve NUMBER ISLAND", "agree to an order that takes the founder, or a majority", run_about_order, 3,
      DAEMON, THE_DAEMON "no-wait "},
@@ -848,10 +851,10 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"list", ARGS_FLAG, &a.list, NULL, "the invitations of this island"},
         {"revoke", ARGS_STRING, &a.revoke, "ID", "take one back, by the first digits of its id"},
         {"contributor", ARGS_FLAG, &a.contributor, NULL, "who comes by it owns no shards and does not vote"},
-        {"as-owner", ARGS_FLAG, &a.as_owner, NULL,
-         "who comes by it may own and vote (default: where fewer than five islands own)"},
+        {"as-owner", ARGS_FLAG, &a.as_owner, NULL, "who comes by it may own and vote (default below five owners)"},
         {"cancel", ARGS_FLAG, &a.cancel, NULL, "take back the key that this island asks for"},
         {"yes", ARGS_FLAG, &a.yes, NULL, "order it: the key is the one that its island asked for"},
+        {"old", ARGS_STRING, &a.old_key, "KEY", "change this one alone: with another, nothing is left to do"},
         {"wait", ARGS_U64, &a.wait_s, "SECONDS",
          "how long to wait until the run has decided it (default 30; to join 60, and 600 once the inviter is there)"},
         {"no-start", ARGS_FLAG, &a.no_start, NULL, "only make it"},

@@ -13,6 +13,31 @@
 #include "daemon/dconf.h"
 #include "daemon/keyring.h"
 
+/* ---- only one key is to be changed ---- */
+
+static enum err check_old(const char *old)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    if (old == NULL || (strlen(old) == IDENT_TEXT_BYTES - 1 && strspn(old, letters) == IDENT_TEXT_BYTES - 1))
+        return ERR_OK;
+    return err_set(ERR_ARG, "--old %s: no public key, which has %d characters; %s peers --json shows those of all", old,
+                   IDENT_TEXT_BYTES - 1, as_typed());
+}
+
+static bool was_changed(const char *old, const char *present)
+{
+    return old != NULL && strcmp(old, present) != 0;
+}
+
+static enum err say_changed(const char *name, const char *present, bool json)
+{
+    if (json)
+        printf("{\"island\":\"%s\",\"public_key\":\"%s\",\"already\":true}\n", name, present);
+    else
+        printf("Island %s has another key already, and keeps it: %s\n", name, present);
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
 /* ---- at the island ---- */
 
 /* Whoever owns the key owns the new one: the daemon has to read it. It may write to that folder, too. */
@@ -138,6 +163,8 @@ static enum err begin(const struct ctl_rekey *rekey, struct keyring *keyring)
 {
     bool told;
     TRY(finish_last(rekey, keyring));
+    if (was_changed(rekey->old, keyring->ident.public_text))
+        return say_changed(keyring->conf->name, keyring->ident.public_text, rekey->json);
     if (keyring_has(&keyring->dropped))
         return err_set(ERR_STATE,
                        "the key %s, which was taken back, may still be ordered, until the run's next configuration is "
@@ -203,6 +230,7 @@ static enum err with_keyring(const struct ctl_rekey *rekey,
 
 enum err ctl_rekey_begin(const struct ctl_rekey *rekey)
 {
+    TRY(check_old(rekey->old));
     return with_keyring(rekey, begin);
 }
 
@@ -213,29 +241,24 @@ enum err ctl_rekey_cancel(const struct ctl_rekey *rekey)
 
 /* ---- at an operator ---- */
 
-static enum err find_next(const struct ctl_members *ctl, const char *name, char old[IDENT_TEXT_BYTES],
+static enum err find_keys(const struct ctl_members *ctl, const char *name, char present[IDENT_TEXT_BYTES],
                           char next[IDENT_TEXT_BYTES])
 {
     json_t *peers, *row;
     size_t index;
     bool there = false;
-    old[0] = next[0] = '\0';
+    present[0] = next[0] = '\0';
     TRY(ctl_ask(ctl->socket, "peers", &peers));
     json_array_foreach (json_object_get(peers, "peers"), index, row)
         if (strcmp(ctl_text(row, "name"), name) == 0) {
             there = true;
-            snprintf(old, IDENT_TEXT_BYTES, "%s", ctl_text(row, "public_key"));
+            snprintf(present, IDENT_TEXT_BYTES, "%s", ctl_text(row, "public_key"));
             snprintf(next, IDENT_TEXT_BYTES, "%s", ctl_text(row, "next_key"));
         }
     json_decref(peers);
-    if (!there)
-        return err_set(ERR_NOTFOUND, "no island called \"%.63s\" is on the roster; %s peers lists them", name,
-                       as_typed());
-    if (next[0] == '\0')
-        return err_set(ERR_STATE,
-                       "%s asks for no other key, as far as the run's configuration says: there, dilococtl rekey",
-                       name);
-    return ERR_OK;
+    if (there)
+        return ERR_OK;
+    return err_set(ERR_NOTFOUND, "no island called \"%.63s\" is on the roster; %s peers lists them", name, as_typed());
 }
 
 static enum err show(const struct ctl_members *ctl, const char *name, const char *old, const char *next)
@@ -249,9 +272,16 @@ static enum err show(const struct ctl_members *ctl, const char *name, const char
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
 
-enum err ctl_rekey_order(const struct ctl_members *ctl, const char *name, bool yes)
+enum err ctl_rekey_order(const struct ctl_members *ctl, const char *name, const char *old, bool yes)
 {
-    char old[IDENT_TEXT_BYTES], next[IDENT_TEXT_BYTES];
-    TRY(find_next(ctl, name, old, next));
-    return yes ? ctl_members_rekey(ctl, name, next) : show(ctl, name, old, next);
+    char present[IDENT_TEXT_BYTES], next[IDENT_TEXT_BYTES];
+    TRY(check_old(old));
+    TRY(find_keys(ctl, name, present, next));
+    if (was_changed(old, present))
+        return say_changed(name, present, ctl->json);
+    if (next[0] == '\0')
+        return err_set(ERR_STATE,
+                       "%s asks for no other key, as far as the run's configuration says: there, dilococtl rekey",
+                       name);
+    return yes ? ctl_members_rekey(ctl, name, next) : show(ctl, name, present, next);
 }

@@ -191,6 +191,10 @@ static void change_key(const char *home, const char *name)
     char is[IDENT_TEXT_BYTES];
     key_in(home, "", is);
     assert_string_equal(is, next);
+    GOOD(home, "rekey", "--old", old); /* as in a play that is run again */
+    assert_told("has another key already");
+    GOOD(paris, "rekey", name, "--old", old, "--yes");
+    assert_told("has another key already");
     assert_int_not_equal(access(path_of(home, ".next"), F_OK), 0);
     assert_int_equal(homes_daemon(home), daemon); /* nothing was started again */
     known(paris, name, "next_key", is);

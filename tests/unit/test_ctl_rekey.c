@@ -111,7 +111,8 @@ static void *serve(void *unused)
         else if (strncmp(request, "rekey", 5) == 0)
             answer_rekey(answer, sizeof answer);
         else
-            snprintf(answer, sizeof answer, "{\"peers\":[{\"self\":true,\"public_key\":\"%s\"}]}\n", played.key);
+            snprintf(answer, sizeof answer, "{\"peers\":[{\"name\":\"a\",\"self\":true,\"public_key\":\"%s\"}]}\n",
+                     played.key);
         if (bytes > 0)
             (void)!send(fd, answer, strlen(answer), MSG_NOSIGNAL);
         close(fd);
@@ -191,6 +192,38 @@ static void a_key_that_was_taken_back_too_late_takes_its_place(void **state)
     assert_fails(ERR_STATE, "may still be ordered", call(ctl_rekey_begin, NULL));
 }
 
+static enum err order(const struct ctl_rekey *conf)
+{
+    const struct ctl_members ctl = {.socket = conf->socket, .json = true};
+    return ctl_rekey_order(&ctl, "a", conf->old, true);
+}
+
+/* As a play does that is run again: the second time nothing is left to do. */
+static void a_key_that_was_changed_is_not_changed_again(void **state)
+{
+    (void)state;
+    char key[IDENT_TEXT_BYTES], next[IDENT_TEXT_BYTES], is[IDENT_TEXT_BYTES];
+    key_in(key_path, key);
+    memcpy(played.key, key, sizeof key);
+    rekey.old = key;
+    assert_fails(ERR_STATE, "asks for no other key", call(order, NULL));
+    for (int times = 0; times < 2; times++) {
+        assert_ok(call(ctl_rekey_begin, NULL));
+        key_in(next_path, times == 0 ? next : is);
+    }
+    assert_string_equal(is, next);
+    memcpy(played.key, next, sizeof next); /* it is given that */
+    assert_ok(call(ctl_rekey_begin, NULL));
+    key_in(key_path, is);
+    assert_string_equal(is, next);
+    assert_ok(call(ctl_rekey_begin, NULL));
+    assert_false(is_there(next_path));
+    assert_ok(call(order, NULL));
+    rekey.old = "oslo";
+    assert_fails(ERR_ARG, "--old oslo: no public key, which has 43 characters", ctl_rekey_begin(&rekey));
+    assert_fails(ERR_ARG, "--old oslo: no public key", order(&rekey));
+}
+
 /* ---- a daemon's user, who may write to the folder ---- */
 
 enum { THEIRS = 4711 };
@@ -255,6 +288,7 @@ int main(void)
         CASE(a_daemon_that_says_nothing_may_ask_for_it),
         CASE(a_key_that_the_daemon_cannot_read_is_not_asked_for),
         CASE(a_key_that_was_taken_back_too_late_takes_its_place),
+        CASE(a_key_that_was_changed_is_not_changed_again),
         CASE(the_new_key_is_its_user_s_and_no_other_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,7 @@ struct dialled {
     bool unwanted;     /* and said that it does not admit us */
     uint64_t ended_ms; /* when a handshake last ended without a word */
     uint32_t ended;    /* how many did in a row */
+    bool by_next;      /* as who has the key that this peer would have next */
     int fd;            /* ZeroMQ's; may be closed any time */
 };
 
@@ -201,6 +202,7 @@ enum { LINK_CONNECTIONS = 2 };
 struct link_route {
     uint8_t id[SOCKET_ROUTE_BYTES];
     size_t bytes; /* 0: none */
+    bool by_next; /* it came in by the key that it would have next */
     int fd;       /* ZeroMQ's; may be closed any time */
 };
 
@@ -436,10 +438,12 @@ size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t it
 static enum err dial(struct link *link, uint32_t slot, int bulk)
 {
     struct link_peer *peer = &link->peers[slot];
-    const uint8_t *key = peer->has_next && peer->dials_next ? peer->next : peer->key;
+    bool by_next = peer->has_next && peer->dials_next;
     const struct ident *ident = peer->by_before && link->has_before ? &link->before : &link->ident;
-    return dialled_open(&peer->dialled[bulk], link->context, ident, key, peer->address, bulk == 1,
-                        bulk == 1 ? BULK_PART_BYTES_MAX : PART_BYTES_MAX);
+    TRY(dialled_open(&peer->dialled[bulk], link->context, ident, by_next ? peer->next : peer->key, peer->address,
+                     bulk == 1, bulk == 1 ? BULK_PART_BYTES_MAX : PART_BYTES_MAX));
+    peer->dialled[bulk].by_next = by_next;
+    return ERR_OK;
 }
 
 /* Room for this slot. */
@@ -487,6 +491,21 @@ static void remove_member(struct link *link, uint32_t slot)
     link->used--;
 }
 
+/* What stands by the key that it would have had next: that of no member any more. Another that came in by it ends with
+ * its first message. */
+static void end_next(struct link *link, uint32_t slot)
+{
+    struct link_peer *peer = &link->peers[slot];
+    for (int bulk = 0; bulk < LINK_CONNECTIONS; bulk++) {
+        if (peer->dialled[bulk].by_next)
+            dialled_close(&peer->dialled[bulk]);
+        if (!peer->listened[bulk].by_next)
+            continue;
+        backlog_end(link->backlog, peer->listened[bulk].fd);
+        peer->listened[bulk] = (struct link_route){.fd = -1};
+    }
+}
+
 /* The key that a member would have beside the one it has. */
 static enum err set_next(struct link *link, uint32_t slot, const uint8_t *next)
 {
@@ -497,9 +516,24 @@ static enum err set_next(struct link *link, uint32_t slot, const uint8_t *next)
     if (has)
         TRY(ident_curve(next, curve_key));
     TRY(zap_admit_next(link->zap, slot, has ? curve_key : NULL));
+    if (memcmp(peer->next, next, sizeof peer->next) != 0)
+        end_next(link, slot);
     memcpy(peer->next, next, sizeof peer->next);
     peer->has_next = has;
     peer->dials_next = false;
+    return ERR_OK;
+}
+
+/* Those of its connections that are to be and are not. */
+static enum err dial_missing(struct link *link, uint32_t slot, const char *name)
+{
+    struct link_peer *peer = &link->peers[slot];
+    bool dials = peer->address[0] != '\0' && peer->shut_until_ms == 0;
+    for (int bulk = 0; bulk < LINK_CONNECTIONS && dials; bulk++) {
+        enum err err = dialled_is(&peer->dialled[bulk]) ? ERR_OK : dial(link, slot, bulk);
+        if (err != ERR_OK)
+            return err_prefix(err, "[peer %s] address", name);
+    }
     return ERR_OK;
 }
 
@@ -523,7 +557,7 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
     TRY(zap_admit(link->zap, slot, curve_key));
     TRY(set_next(link, slot, member->next));
     if (same_key && same_address && dialled) /* who has the key goes on as it was */
-        return ERR_OK;
+        return dial_missing(link, slot, member->name);
     hang_up(link, slot, !same_key);
     peer->by_before = false;
     link->used += !peer->used;
@@ -534,13 +568,7 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
     backlog_allow(link->backlog, KNOCKS_MAX + (size_t)4 * LINK_CONNECTIONS * link->used);
     if (!same_key)
         peer->shut_until_ms = 0;
-    bool dials = address[0] != '\0' && peer->shut_until_ms == 0;
-    for (int bulk = 0; bulk < LINK_CONNECTIONS && dials; bulk++) {
-        enum err err = dial(link, slot, bulk);
-        if (err != ERR_OK)
-            return err_prefix(err, "[peer %s] address", member->name);
-    }
-    return ERR_OK;
+    return dial_missing(link, slot, member->name);
 }
 
 /* ---- another key of our own ---- */
@@ -915,6 +943,7 @@ static struct zap_who read_route(struct link *link, zmq_msg_t *part, struct link
     memcpy(route->id, zmq_msg_data(part), route->bytes);
     if (zmq_msg_more(part) && zmq_msg_recv(part, link->router, ZMQ_DONTWAIT) >= 0)
         who = zap_who(link->zap, zmq_msg_gets(part, "User-Id"));
+    route->by_next = who.by_next;
     route->fd = zmq_msg_get(part, ZMQ_SRCFD);
     return who;
 }

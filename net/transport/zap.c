@@ -18,11 +18,11 @@ enum { ZAP_PARTS = 9, USER_ID_BYTES = 40 };
 static const char endpoint[] = "inproc://zeromq.zap.01";
 static const char domain[] = "diloco";
 
-/* Of a place in a list. `serial` is new whenever a key is put there: what was let in under another one is known by it.
- */
+/* Of a place in a list. Either serial is new whenever its key is put there: what was let in under another one is known
+ * by it. */
 struct zap_entry {
     bool admitted, shut;
-    uint64_t serial;
+    uint64_t serial, next_serial;
     uint8_t key[IDENT_KEY_BYTES], next[IDENT_KEY_BYTES]; /* next: zeros: none */
 };
 
@@ -119,9 +119,9 @@ enum err zap_admit_next(struct zap *zap, uint32_t member, const uint8_t *key)
         return err_set(ERR_STATE, "two members have the same key");
     if (entry == NULL || !entry->admitted)
         return ERR_OK;
-    bool other = has_next(entry) && (key == NULL || memcmp(entry->next, key, IDENT_KEY_BYTES) != 0);
-    if (other) /* what came in by it is heard no more */
-        entry->serial = ++zap->serial;
+    if (key != NULL && has_next(entry) && memcmp(entry->next, key, IDENT_KEY_BYTES) == 0)
+        return ERR_OK;
+    entry->next_serial = ++zap->serial; /* what came in by another one is heard no more */
     memset(entry->next, 0, sizeof entry->next);
     if (key != NULL)
         memcpy(entry->next, key, sizeof entry->next);
@@ -140,7 +140,7 @@ void zap_shut(struct zap *zap, uint32_t member, bool shut)
         return;
     zap->members[member].shut = shut;
     if (shut) /* what its old connections still bring is not heard later, either */
-        zap->members[member].serial = ++zap->serial;
+        zap->members[member].serial = zap->members[member].next_serial = ++zap->serial;
 }
 
 uint32_t zap_guest(const struct zap *zap, const uint8_t key[IDENT_KEY_BYTES])
@@ -226,7 +226,9 @@ static enum zap_outcome judge(const struct zap *zap, struct request *request, st
     who->member = find(zap->members, zap->members_count, key);
     if (who->member != ZAP_NOBODY && zap->members[who->member].shut)
         return ZAP_SHUT;
-    if (who->member == ZAP_NOBODY)
+    if (who->member != ZAP_NOBODY)
+        who->by_next = memcmp(zap->members[who->member].key, key, IDENT_KEY_BYTES) != 0;
+    else
         who->guest = zap_guest(zap, key);
     return who->member != ZAP_NOBODY || who->guest != ZAP_NOBODY ? ZAP_ADMITTED : ZAP_STRANGER;
 }
@@ -245,7 +247,8 @@ static void write_user_id(const struct zap *zap, struct zap_who who, char *text,
     bool is_member = who.member != ZAP_NOBODY;
     uint32_t number = is_member ? who.member : who.guest;
     const struct zap_entry *entry = is_member ? &zap->members[number] : &zap->guests[number];
-    snprintf(text, text_bytes, "%c%" PRIu32 ".%" PRIu64, is_member ? 'm' : 'g', number, entry->serial);
+    snprintf(text, text_bytes, "%c%" PRIu32 ".%" PRIu64, is_member ? 'm' : 'g', number,
+             who.by_next ? entry->next_serial : entry->serial);
 }
 
 /* Status 200 with a user id, or 400. (300, "not now", would let ZeroMQ dial again by itself, but only after the whole
@@ -295,8 +298,9 @@ struct zap_who zap_who(const struct zap *zap, const char *user_id)
     if ((!is_member && list != 'g') || number >= (is_member ? zap->members_count : ZAP_GUESTS_MAX))
         return nobody;
     const struct zap_entry *entry = is_member ? &zap->members[number] : &zap->guests[number];
-    if (!entry->admitted || entry->shut || entry->serial != serial)
+    bool by_next = has_next(entry) && entry->next_serial == serial;
+    if (!entry->admitted || entry->shut || (entry->serial != serial && !by_next))
         return nobody;
-    return is_member ? (struct zap_who){.member = number, .guest = ZAP_NOBODY}
+    return is_member ? (struct zap_who){.member = number, .guest = ZAP_NOBODY, .by_next = by_next}
                      : (struct zap_who){.member = ZAP_NOBODY, .guest = number};
 }

@@ -35,7 +35,8 @@ void zap_free(struct zap *zap);
 /* Connections that prove this key are let in as the member of this slot, from now on no other (but for
  * zap_admit_next()). The key is copied; lists grow to the highest slot. ERR_STATE: another member has this key. */
 ERR_MUST_CHECK enum err zap_admit(struct zap *zap, uint32_t member, const uint8_t key[IDENT_KEY_BYTES]);
-/* The key that an admitted member would have next lets it in, too; NULL: none. ERR_STATE: another member has it. */
+/* The key that an admitted member would have next lets it in, too; NULL: none. What was let in by another next one is
+ * heard no more, by its present key it goes on. ERR_STATE: another member has it. */
 ERR_MUST_CHECK enum err zap_admit_next(struct zap *zap, uint32_t member, const uint8_t *key);
 void zap_dismiss(struct zap *zap, uint32_t member);
 /* Shuts the door to a member for a while, or opens it again: it stays on the list, and is no stranger. Its connections
@@ -70,6 +71,7 @@ enum zap_outcome zap_serve(struct zap *zap, char *text, size_t text_bytes);
 /* Whose connection brought a message. */
 struct zap_who {
     uint32_t member, guest; /* ZAP_NOBODY but for at most one */
+    bool by_next;           /* a member, let in by the key that it would have next */
 };
 /* By the message's property "User-Id" (NULL: it has none). Nobody's: also of a connection that was let in before its
  * key was dismissed or replaced. */

@@ -306,6 +306,46 @@ static void the_next_key_is_admitted_beside_the_present_one(void **state)
     link_free(hub.link);
 }
 
+/* Only what was let in by a key that is taken back ends, and at once. */
+static void who_has_the_present_key_goes_on_while_the_next_one_changes(void **state)
+{
+    (void)state;
+    struct caller anna, bert;
+    open_hub();
+    struct link_member member = member_of(&idents[ANNA], "");
+    memcpy(member.next, idents[BERT].key, sizeof member.next);
+    set(1, &idents[ANNA]);
+    call(&anna, &idents[ANNA]);
+    wait_for(is_up(&anna));
+    assert_ok(say(&anna, WIRE_HELLO, "", 0));
+    wait_for(hub.heard[1] == 1);
+    const struct ident *const next[] = {&idents[BERT], &idents[CARL], NULL, &idents[BERT]};
+    for (int i = 0; i < 4; i++) {
+        memset(member.next, 0, sizeof member.next);
+        if (next[i] != NULL)
+            memcpy(member.next, next[i]->key, sizeof member.next);
+        assert_ok(link_set(hub.link, 1, &member));
+        assert_true(link_up(hub.link, 1, false));
+        assert_ok(say(&anna, WIRE_HELLO, "", 0));
+        wait_for(hub.heard[1] == 2 + (uint32_t)i);
+    }
+    assert_false(was_cut(&anna));
+    call(&bert, &idents[BERT]); /* it is there by the next key, and spoke last */
+    wait_for(is_up(&bert));
+    assert_ok(say(&bert, WIRE_HELLO, "", 0));
+    wait_for(hub.heard[1] == 6);
+    set(1, &idents[ANNA]);
+    assert_false(link_up(hub.link, 1, false));
+    wait_for(was_cut(&bert));
+    assert_ok(say(&anna, WIRE_HELLO, "", 0));
+    wait_for(hub.heard[1] == 7);
+    assert_true(link_up(hub.link, 1, false));
+    assert_false(was_cut(&anna));
+    hang_up(&anna);
+    hang_up(&bert);
+    link_free(hub.link);
+}
+
 /* Another link, which the hub knows as slot 1, and which knows the hub as slot 0. */
 static struct link *open_other(const struct ident *next)
 {
@@ -392,6 +432,30 @@ static void with_another_key_of_our_own_we_listen_where_we_were_told_to(void **s
         wait_for((link_tick(hub.link), strcmp(bound_at, wanted) == 0));
         link_free(hub.link);
     }
+}
+
+static void who_is_dialled_by_the_next_key_is_dialled_anew_when_that_changes(void **state)
+{
+    (void)state;
+    open_hub();
+    set(1, &idents[ANNA]);
+    struct link *other = open_other(&idents[CARL]);
+    struct link_member ours = member_of(&idents[OURS], hub.address);
+    wait_for(other_is(other, true));
+    assert_ok(link_set(other, 0, &ours)); /* it is dialled by the key that stays */
+    assert_true(link_up(other, 0, false) && !link_undialled(other, 0));
+    memcpy(ours.next, idents[CARL].key, sizeof ours.next);
+    assert_ok(link_set(other, 0, &ours));
+    link_rekey(hub.link, &idents[CARL], NULL);
+    wait_for(other_is(other, false));
+    wait_for(other_is(other, true));
+    memset(ours.next, 0, sizeof ours.next);
+    assert_ok(link_set(other, 0, &ours)); /* whoever that is, it has no key of ours any more */
+    assert_true(link_undialled(other, 0));
+    rest();
+    assert_true(other_is(other, false));
+    link_free(other);
+    link_free(hub.link);
 }
 
 /* Who was away while our key changed admits the one before. */
@@ -930,8 +994,10 @@ int main(void)
         cmocka_unit_test(members_come_and_go_while_others_talk),
         cmocka_unit_test(another_key_is_admitted_in_place_of_the_old_one),
         cmocka_unit_test(the_next_key_is_admitted_beside_the_present_one),
+        cmocka_unit_test(who_has_the_present_key_goes_on_while_the_next_one_changes),
         cmocka_unit_test(with_another_key_of_our_own_we_are_found_by_that),
         cmocka_unit_test(with_another_key_of_our_own_we_listen_where_we_were_told_to),
+        cmocka_unit_test(who_is_dialled_by_the_next_key_is_dialled_anew_when_that_changes),
         cmocka_unit_test(who_knows_the_key_before_is_dialled_with_that),
         cmocka_unit_test(who_knows_the_key_before_is_found_once_there_is_one),
         cmocka_unit_test(who_is_shut_out_is_not_heard_until_its_time_is_over),

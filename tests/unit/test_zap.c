@@ -191,6 +191,36 @@ static void who_is_dismissed_or_has_another_key_is_not_heard_any_more(void **sta
     assert_ok(zap_admit(world.zap, 1, world.key[1]));
 }
 
+static void the_next_key_comes_and_goes_beside_the_one_that_is_there(void **state)
+{
+    (void)state;
+    char present[32], next[32];
+    strcpy(present, id_of(world.key[1]));
+    assert_ok(zap_admit_next(world.zap, 1, world.key[MEMBERS]));
+    assert_int_equal(zap_who(world.zap, present).member, 1);
+    assert_false(zap_who(world.zap, present).by_next);
+    strcpy(next, id_of(world.key[MEMBERS]));
+    assert_int_equal(zap_who(world.zap, next).member, 1);
+    assert_true(zap_who(world.zap, next).by_next);
+    assert_ok(zap_admit_next(world.zap, 1, world.key[MEMBERS])); /* the same: nothing changes */
+    assert_int_equal(zap_who(world.zap, next).member, 1);
+    assert_ok(zap_admit_next(world.zap, 1, NULL));
+    assert_nobody(next);
+    assert_int_equal(zap_who(world.zap, present).member, 1);
+    assert_ok(zap_admit_next(world.zap, 1, world.key[MEMBERS])); /* back: what was let in before is not */
+    assert_nobody(next);
+    strcpy(next, id_of(world.key[MEMBERS]));
+    assert_ok(zap_admit_next(world.zap, 1, world.key[0])); /* another one */
+    assert_nobody(next);
+    assert_int_equal(zap_who(world.zap, present).member, 1);
+    strcpy(next, id_of(world.key[0]));
+    zap_shut(world.zap, 1, true);
+    zap_shut(world.zap, 1, false);
+    assert_nobody(present);
+    assert_nobody(next);
+    assert_ok(zap_admit_next(world.zap, 1, NULL));
+}
+
 static void a_key_is_one_members(void **state)
 {
     (void)state;
@@ -244,6 +274,7 @@ int main(void)
         cmocka_unit_test(what_is_no_curve_request_is_refused_without_a_word),
         cmocka_unit_test(nobody_elses_id_names_a_member),
         cmocka_unit_test(who_is_dismissed_or_has_another_key_is_not_heard_any_more),
+        cmocka_unit_test(the_next_key_comes_and_goes_beside_the_one_that_is_there),
         cmocka_unit_test(a_key_is_one_members),
         cmocka_unit_test(a_guest_is_no_member_and_a_member_no_guest),
         cmocka_unit_test(a_context_has_one_guard),

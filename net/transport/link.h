@@ -62,9 +62,9 @@ void link_free(struct link *link);
 /* Adds the member of a slot, changes it, or with NULL removes it. Another address is dialled, another key is the one
  * that is admitted from now on, beside the next one; where it turns out not to have the one it is dialled by the other;
  * the same again changes nothing. A member that is removed, or had another key, is not heard any more, whatever is on
- * its way, and its connections are closed; nothing more is told of it. Likewise those by a next key that is another now,
- * or none: by its present key the member goes on. ERR_CONF: the address is malformed (the member is admitted, and may
- * dial us); ERR_STATE: another member has this key. */
+ * its way, and its connections are closed; nothing more is told of it. Likewise those by a next key that is another
+ * now, or none: by its present key the member goes on. ERR_CONF: the address is malformed (the member is admitted, and
+ * may dial us); ERR_STATE: another member has this key. */
 ERR_MUST_CHECK enum err link_set(struct link *link, uint32_t slot, const struct link_member *member);
 
 /* We have another key from now on: all connections end, and begin anew with it. A guest that was told of the one before

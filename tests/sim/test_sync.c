@@ -959,7 +959,6 @@ static void a_liar_costs_a_fifth_of_the_rounds_at_most(void **state)
     }
 }
 
-/* Worlds in which a fault was found that few others show. */
 /* Each kind beside itself, and beside others. Nobody honest is out by it, but one for each that is silent to some. */
 static void two_liars_of_five_cost_a_quarter_of_the_rounds_at_most(void **state)
 {
@@ -978,80 +977,82 @@ static void two_liars_of_five_cost_a_quarter_of_the_rounds_at_most(void **state)
               (unsigned long long)honest);
 }
 
+/* Worlds in which a fault was found that few others show. */
+static const struct {
+    struct mix mix;
+    uint64_t seed;
+} worlds_kept[] = {
+    /* A disk recovers, and a configuration proposed before that names the one before it. */
+    {{.name = "three or four", .n_min = 3, .n_max = 4, .rough = true}, 60039},
+    {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 60040},
+    /* A disk forgets the configuration by which it votes. */
+    {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 60208},
+    /* A disk forgets that another island has the only vote, and was away where it believes to be. */
+    {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 5237},
+    /* Power is lost everywhere in an epoch in which nobody takes part. */
+    {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 6748},
+    /* An empty disk recovers when power was lost, and has no state yet of a fragment of which results are
+       committed. */
+    {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 34945},
+    /* A proposal waits for the voice of one whose disk is in doubt, which left it to that one. */
+    {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 53957},
+    /* An empty disk asks the only one that still has what most have come to, and who cannot prove it. */
+    {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 83371},
+    /* Who is far behind is left with one that has forgotten what a third one, gone since, signed. */
+    {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 501210},
+    /* Two have come so far; of these one's disk is another one, and the other has forgotten what it signed. */
+    {{.name = "a copied disk", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .copy = true}, 511540},
+    /* Who is far behind is left with the only one that had come to a version when another one went for good. */
+    {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 515112},
+    /* No state comes over a line that is cut; when it is mended, results still come one by one. */
+    {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 520481},
+    /* One asks for a result of an epoch that it does not know yet, and then for a state that nobody can prove. */
+    {{.name = "three or four", .n_min = 3, .n_max = 4, .rough = true}, 531327},
+    /* The only voter takes back what it lied, and everybody else has begun to ask for a state. */
+    {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 514853},
+    /* The only island that is left drains, is evicted, and resumes. */
+    {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 521},
+    /* Of two who know the newest configuration one does not hear whoever asks for it. */
+    {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 1245},
+    /* The last that would own drains, and of those who would not one cannot be dialled. */
+    {{.name = "behind NAT", .n_min = 3, .n_max = 7, .rough = true, .nat = true}, 701649},
+    /* Two, and a witness: each one's disk confirms a state that the other does not have. */
+    {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 600112},
+    /* One that is silent claims all results, and others lack some each. */
+    {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 1693},
+    {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 850036},
+    /* configurations without end that changed nothing: of what is not known yet, and of what others hear otherwise
+     */
+    {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 900526},
+    {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 900497},
+    {{.name = "false orders", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .lie = SIM_LIE_ORDER}, 900993},
+    {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 452},
+    /* It is asked for the state of a start to which results lead. */
+    {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 510},
+    /* What each sends the other takes longer than it once did, and than it was waited for. */
+    {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 940081},
+    /* An epoch starts many versions further on, all results of which are here. */
+    {{.name = "a line cut, and a witness", .n_min = 3, .n_max = 4, .rough = true, .sever = true, .witness = true},
+     940161},
+    /* One is heard by a newcomer with a key that it stated, and not by one that was away and knows the other alone.
+     */
+    {{.name = "new keys", .n_min = 2, .n_max = SIM_SMALL, .rough = true, .rekeys = true}, 940276},
+    /* Two of three voters would rather not own, the third is gone, and others come who would. */
+    {{.name = "nine", .n_min = SIM_NINE, .n_max = SIM_NINE, .rough = true}, 950146},
+    /* Two results split four voters evenly, and a request for the other one is lost. */
+    {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 900013},
+    /* A majority has accepted a configuration, and one of it goes on acknowledging what the others make. */
+    {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 1000106},
+    /* Two do not know the configuration that changes both their keys, and hear each other. */
+    {{.name = "new keys, and a witness", .n_min = 3, .n_max = 4, .rough = true, .witness = true, .rekeys = true},
+     1000100},
+};
+
 static void worlds_that_once_broke_hold(void **state)
 {
     (void)state;
     if (getenv("TEST_MIX") != NULL)
         return;
-    static const struct {
-        struct mix mix;
-        uint64_t seed;
-    } worlds_kept[] = {
-        /* A disk recovers, and a configuration proposed before that names the one before it. */
-        {{.name = "three or four", .n_min = 3, .n_max = 4, .rough = true}, 60039},
-        {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 60040},
-        /* A disk forgets the configuration by which it votes. */
-        {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 60208},
-        /* A disk forgets that another island has the only vote, and was away where it believes to be. */
-        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 5237},
-        /* Power is lost everywhere in an epoch in which nobody takes part. */
-        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 6748},
-        /* An empty disk recovers when power was lost, and has no state yet of a fragment of which results are
-           committed. */
-        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 34945},
-        /* A proposal waits for the voice of one whose disk is in doubt, which left it to that one. */
-        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 53957},
-        /* An empty disk asks the only one that still has what most have come to, and who cannot prove it. */
-        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 83371},
-        /* Who is far behind is left with one that has forgotten what a third one, gone since, signed. */
-        {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 501210},
-        /* Two have come so far; of these one's disk is another one, and the other has forgotten what it signed. */
-        {{.name = "a copied disk", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .copy = true}, 511540},
-        /* Who is far behind is left with the only one that had come to a version when another one went for good. */
-        {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 515112},
-        /* No state comes over a line that is cut; when it is mended, results still come one by one. */
-        {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 520481},
-        /* One asks for a result of an epoch that it does not know yet, and then for a state that nobody can prove. */
-        {{.name = "three or four", .n_min = 3, .n_max = 4, .rough = true}, 531327},
-        /* The only voter takes back what it lied, and everybody else has begun to ask for a state. */
-        {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 514853},
-        /* The only island that is left drains, is evicted, and resumes. */
-        {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 521},
-        /* Of two who know the newest configuration one does not hear whoever asks for it. */
-        {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 1245},
-        /* The last that would own drains, and of those who would not one cannot be dialled. */
-        {{.name = "behind NAT", .n_min = 3, .n_max = 7, .rough = true, .nat = true}, 701649},
-        /* Two, and a witness: each one's disk confirms a state that the other does not have. */
-        {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 600112},
-        /* One that is silent claims all results, and others lack some each. */
-        {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 1693},
-        {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 850036},
-        /* configurations without end that changed nothing: of what is not known yet, and of what others hear otherwise
-         */
-        {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 900526},
-        {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 900497},
-        {{.name = "false orders", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .lie = SIM_LIE_ORDER}, 900993},
-        {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 452},
-        /* It is asked for the state of a start to which results lead. */
-        {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 510},
-        /* What each sends the other takes longer than it once did, and than it was waited for. */
-        {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 940081},
-        /* An epoch starts many versions further on, all results of which are here. */
-        {{.name = "a line cut, and a witness", .n_min = 3, .n_max = 4, .rough = true, .sever = true, .witness = true},
-         940161},
-        /* One is heard by a newcomer with a key that it stated, and not by one that was away and knows the other alone.
-         */
-        {{.name = "new keys", .n_min = 2, .n_max = SIM_SMALL, .rough = true, .rekeys = true}, 940276},
-        /* Two of three voters would rather not own, the third is gone, and others come who would. */
-        {{.name = "nine", .n_min = SIM_NINE, .n_max = SIM_NINE, .rough = true}, 950146},
-        /* Two results split four voters evenly, and a request for the other one is lost. */
-        {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 900013},
-        /* A majority has accepted a configuration, and one of it goes on acknowledging what the others make. */
-        {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 1000106},
-        /* Two do not know the configuration that changes both their keys, and hear each other. */
-        {{.name = "new keys, and a witness", .n_min = 3, .n_max = 4, .rough = true, .witness = true, .rekeys = true},
-         1000100},
-    };
     for (size_t k = 0; k < sizeof worlds_kept / sizeof worlds_kept[0]; k++)
         run_seed(worlds_kept[k].seed, &worlds_kept[k].mix);
 }

@@ -73,7 +73,7 @@ static const char *text_of(enum sync_fault fault)
     return texts[fault];
 }
 
-bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member, const char *name, uint64_t now_ms)
+void faults_look(struct faults *faults, const struct sync *sync, uint32_t member, const char *name, uint64_t now_ms)
 {
     enum sync_fault fault = sync_fault(sync, member), before = faults->now;
     faults->now = fault;
@@ -84,7 +84,6 @@ bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member
         else
             log_warn("island %s: %s", name, text_of(fault));
     }
-    return fault == SYNC_FAULT_NO_RESULT;
 }
 
 enum sync_fault faults_now(const struct faults *faults)

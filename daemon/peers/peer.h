@@ -61,9 +61,8 @@ struct faults {
     struct log_limit said;
 };
 
-/* Once a tick: looks at what the core says of the member, which can be heard. True: it is to be told the others as one
- * that is not heard. */
-bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member, const char *name, uint64_t now_ms);
+/* Once a tick: looks at what the core says of the member, which can be heard. */
+void faults_look(struct faults *faults, const struct sync *sync, uint32_t member, const char *name, uint64_t now_ms);
 /* What the core complains of in it. */
 enum sync_fault faults_now(const struct faults *faults);
 /* That, for status; "": nothing. */

@@ -362,8 +362,11 @@ void presence_look(struct presence *presence, uint32_t i, uint64_t now_ms)
     if (!settled && link_up(presence->conf.link, i, false) && now_ms >= peer->hello_ms)
         presence_greet(presence, i, now_ms);
     uint64_t heard_ms = peer->heard_ms > peer->since_ms ? peer->heard_ms : peer->since_ms;
-    bool useless = is_up(presence, i) && presence->conf.plan->sync != NULL &&
-                   faults_look(&peer->faults, presence->conf.plan->sync, i, name_of(presence, i), now_ms);
+    const struct sync *sync = is_up(presence, i) ? presence->conf.plan->sync : NULL;
+    bool in_doubt = vote_doubt(presence->conf.announcer->conf.vote) != VOTE_SURE;
+    if (sync != NULL)
+        faults_look(&peer->faults, sync, i, name_of(presence, i), now_ms);
+    bool useless = sync != NULL && sync_complains(sync, i, in_doubt);
     bool shut = charges_is_shut(presence->conf.charges, i, now_ms); /* nobody need wait for it first */
     if (useless || shut || now_ms > heard_ms + presence->conf.conf->away_ms)
         bitset_add(&presence->silent, i);

@@ -358,6 +358,11 @@ enum sync_fault sync_fault(const struct sync *sync, uint32_t member)
     return fault;
 }
 
+bool sync_complains(const struct sync *sync, uint32_t member, bool in_doubt)
+{
+    return !in_doubt && sync_fault(sync, member) == SYNC_FAULT_NO_RESULT;
+}
+
 uint64_t sync_version_max(const struct sync *sync, uint32_t f)
 {
     return sync_peers_version_max(sync, f);

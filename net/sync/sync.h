@@ -160,6 +160,10 @@ uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late);
 /* What there is to complain of in a member that can be heard. SYNC_FAULT_NO_RESULT is for a majority to judge: where it
  * complains of the same, the next configuration goes on without that member. */
 enum sync_fault sync_fault(const struct sync *sync, uint32_t member);
+/* Whether the others are told that: SYNC_FAULT_NO_RESULT, unless our own disk is in doubt. Then we are not sealed when
+ * they are, who make no result then; and who complained of them would keep them from being owners in the very
+ * configuration that is to name our disk. */
+bool sync_complains(const struct sync *sync, uint32_t member, bool in_doubt);
 /* The highest version that we, or more than half of the others, are known to hold; to a witness, the highest of the
  * voters that can be heard. */
 uint64_t sync_version_max(const struct sync *sync, uint32_t f);

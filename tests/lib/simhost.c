@@ -532,7 +532,7 @@ static void listen(uint32_t i)
     for (uint32_t k = 0; k < sim->n; k++)
         if (k != i && sim_knows(i, k) &&
             (sim_clock(i) > island->heard_ms[k] + SIM_AWAY_MS ||
-             sync_fault(island->sync, sim_slot(i, k)) == SYNC_FAULT_NO_RESULT))
+             sync_complains(island->sync, sim_slot(i, k), sim_in_doubt(i))))
             bitset_add(&island->voice.silent, sim_slot(i, k));
 }
 

@@ -297,6 +297,7 @@ static void an_owner_without_results_is_complained_of(void **state)
     assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NONE); /* it may have waited for somebody itself */
     talk_tick(400);
     assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NO_RESULT);
+    assert_true(sync_complains(talk_sync, 0, false) && !sync_complains(talk_sync, 0, true));
     assert_int_equal(sync_fault(talk_sync, 1), SYNC_FAULT_NONE);
     talk_tick(61000); /* after a minute it may show that it does its part */
     assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NO_RESULT);

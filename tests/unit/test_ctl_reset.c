@@ -3,19 +3,15 @@
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/digest.h"
 #include "common/fsio.h"
-#include "common/mem.h"
 #include "daemon/ctl/ctl_reset.h"
 #include "daemon/home.h"
 #include "net/transport/ident.h"
 
 static struct home home;
-static char folder[] = "/tmp/diloco-reset-XXXXXX";
 
 static const char *inside(const char *name)
 {
@@ -34,32 +30,15 @@ static void make_key(const char *name)
     assert_ok(ident_save(&ident, inside(name)));
 }
 
-static int begin(void **state)
+static void make_home(void)
 {
-    (void)state;
-    assert_ok(home_find(testlib_path(folder, "oslo"), &home));
+    assert_ok(home_find(testlib_path(testlib_folder("reset"), "oslo"), &home));
     assert_ok(fsio_mkdirs(home.state, 0755));
     testlib_file(home.folder, "dilocod.conf",
                  "[island]\nname = oslo\nrun = run.ini\nkey = island.key\njoined = joined\n[net]\nlisten = *:7600\n"
                  "[worker]\ndata = text\n");
     make_key("island.key");
     testlib_file(home.state, "config-000000000000", "of the run\n");
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    char command[200];
-    home_free(&home);
-    snprintf(command, sizeof command, "rm -rf %s/*", folder);
-    return system(command);
-}
-
-static int end_all(void **state)
-{
-    (void)state;
-    return rmdir(folder);
 }
 
 static enum err reset(void)
@@ -73,6 +52,7 @@ static void no_key_of_a_change_is_left_beside_the_key(void **state)
     (void)state;
     static const char *const keys[] = {"island.key.next", "island.key.dropped", "island.key.before"};
     char aside[100];
+    make_home();
     for (size_t i = 0; i < 3; i++)
         make_key(keys[i]);
     testlib_file(home.folder, "island.key.config", "of the run\n");
@@ -86,17 +66,14 @@ static void no_key_of_a_change_is_left_beside_the_key(void **state)
     assert_true(there("island.key") && there("dilocod.conf"));
     assert_fails(ERR_NOTFOUND, "there is nothing to reset", reset());
     assert_false(there("state.before-2"));
+    home_free(&home);
 }
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
 {
-    if (mkdtemp(folder) == NULL)
-        return 1;
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
-        CASE(no_key_of_a_change_is_left_beside_the_key),
+        cmocka_unit_test(no_key_of_a_change_is_left_beside_the_key),
     };
-    return cmocka_run_group_tests(tests, NULL, end_all);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -274,10 +274,22 @@ static void look_at_results(struct sync *sync, uint32_t f)
     }
 }
 
+/* Members who complained of each other may all be out for it, and then nobody makes results: whom each of them goes on
+ * without is of no use any more. */
+static void forgive_where_nobody_owns(struct sync *sync)
+{
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
+        if (sync->fragments[f].parts.count > 0)
+            return;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        sync->peers[i].conduct.blamed_until_ms = 0;
+}
+
 void sync_patience_tick(struct sync *sync)
 {
     if (sync->conf.patience_ms == 0)
         return;
+    forgive_where_nobody_owns(sync);
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
         if (sync_core_other(sync, i))
             look_at_claim(sync, i);

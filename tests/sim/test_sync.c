@@ -1041,6 +1041,8 @@ static const struct {
     {{.name = "nine", .n_min = SIM_NINE, .n_max = SIM_NINE, .rough = true}, 950146},
     /* Two results split four voters evenly, and a request for the other one is lost. */
     {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 900013},
+    /* Three complained of each other, are all out, and let nobody in. */
+    {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 1010351},
     /* Three disks in doubt complain that those make no result who are sealed, to name them. */
     {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 1010099},
     /* A majority has accepted a configuration, and one of it goes on acknowledging what the others make. */

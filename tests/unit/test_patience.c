@@ -314,6 +314,26 @@ static void an_owner_without_results_is_complained_of(void **state)
     end();
 }
 
+/* All may be out because of each other; then nobody is left to do without them. */
+static void where_nobody_owns_anything_nobody_is_complained_of(void **state)
+{
+    (void)state;
+    for (int owned = 0; owned < 2; owned++) {
+        begin_without_a_result();
+        talk_tick(RESULT * FIRST + 200);
+        assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NO_RESULT);
+        struct config config = talk_draft();
+        for (uint32_t i = 0; i < config.members_count && owned == 0; i++)
+            config.members[i].role = CONFIG_AWAY;
+        if (owned == 0)
+            config.map = shardmap_empty();
+        talk_begin_epoch(&config);
+        talk_tick(100);
+        assert_int_equal(sync_fault(talk_sync, 0), owned != 0 ? SYNC_FAULT_NO_RESULT : SYNC_FAULT_NONE);
+        end();
+    }
+}
+
 /* However long it was away, or both were: who is back has as long as anybody else. */
 static void who_was_away_has_its_time_from_when_it_is_back(void **state)
 {
@@ -488,6 +508,7 @@ int main(void)
         cmocka_unit_test_teardown(a_claim_that_is_not_proved_holds_nobody_up, talk_ends),
         cmocka_unit_test_teardown(what_as_many_say_as_certify_is_believed, talk_ends),
         cmocka_unit_test_teardown(an_owner_without_results_is_complained_of, talk_ends),
+        cmocka_unit_test_teardown(where_nobody_owns_anything_nobody_is_complained_of, talk_ends),
         cmocka_unit_test_teardown(who_was_away_has_its_time_from_when_it_is_back, talk_ends),
         cmocka_unit_test_teardown(of_nothing_there_is_no_result, talk_ends),
         cmocka_unit_test_teardown(blame_grows_and_is_forgotten, talk_ends),

@@ -49,7 +49,8 @@ static enum err check_folder(const struct keyring *keyring)
 {
     char *path;
     TRY(mem_printf(&path, "%s%s", keyring->conf->key_path, try_end));
-    int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), failed = errno;
+    unlink(path); /* of a daemon that was killed here; or of somebody else, and nothing that would be waited for */
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), failed = errno;
     if (fd >= 0) {
         close(fd);
         unlink(path);

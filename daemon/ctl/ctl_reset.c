@@ -67,7 +67,14 @@ static enum err move(const char *path, const char *aside, int *moved)
     return err;
 }
 
-static enum err move_matching(const char *folder, const char *pattern, const char *aside, int *moved)
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return lstat(a, &of_a) == 0 && lstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+/* Not the file `kept`, should it lie there. */
+static enum err move_matching(const char *folder, const char *pattern, const char *kept, const char *aside, int *moved)
 {
     char path[PATH_MAX];
     glob_t found = {0};
@@ -75,7 +82,8 @@ static enum err move_matching(const char *folder, const char *pattern, const cha
     snprintf(path, sizeof path, "%s/%s", folder, pattern);
     if (glob(path, 0, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc && err == ERR_OK; i++)
-            err = move(found.gl_pathv[i], aside, moved);
+            if (!is_same_file(found.gl_pathv[i], kept))
+                err = move(found.gl_pathv[i], aside, moved);
     globfree(&found);
     return err;
 }
@@ -111,8 +119,8 @@ static enum err move_beside(const char *key_path, const char *aside, int *moved)
  * know that its state was taken away. */
 static enum err move_all(const struct dconf *conf, const char *aside, int *moved)
 {
-    TRY(move_matching(conf->state_folder, "*", aside, moved));
-    TRY(move_matching(conf->run_folder, "config-*", aside, moved));
+    TRY(move_matching(conf->state_folder, "*", conf->key_path, aside, moved));
+    TRY(move_matching(conf->run_folder, "config-*", conf->key_path, aside, moved));
     TRY(remove_mark(conf));
     TRY(move_beside(conf->key_path, aside, moved));
     return conf->joined[0] != '\0' ? move(conf->joined, aside, moved) : ERR_OK;

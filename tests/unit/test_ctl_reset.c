@@ -30,14 +30,17 @@ static void make_key(const char *name)
     assert_ok(ident_save(&ident, inside(name)));
 }
 
-static void make_home(void)
+static void make_home(const char *key)
 {
+    char conf[300];
     assert_ok(home_find(testlib_path(testlib_folder("reset"), "oslo"), &home));
     assert_ok(fsio_mkdirs(home.state, 0755));
-    testlib_file(home.folder, "dilocod.conf",
-                 "[island]\nname = oslo\nrun = run.ini\nkey = island.key\njoined = joined\n[net]\nlisten = *:7600\n"
-                 "[worker]\ndata = text\n");
-    make_key("island.key");
+    snprintf(conf, sizeof conf,
+             "[island]\nname = oslo\nrun = run.ini\nkey = %s\njoined = joined\n[net]\nlisten = *:7600\n"
+             "[worker]\ndata = text\n",
+             key);
+    testlib_file(home.folder, "dilocod.conf", conf);
+    make_key(key);
     testlib_file(home.state, "config-000000000000", "of the run\n");
 }
 
@@ -52,7 +55,7 @@ static void no_key_of_a_change_is_left_beside_the_key(void **state)
     (void)state;
     static const char *const keys[] = {"island.key.next", "island.key.dropped", "island.key.before"};
     char aside[100];
-    make_home();
+    make_home("island.key");
     for (size_t i = 0; i < 3; i++)
         make_key(keys[i]);
     testlib_file(home.folder, "island.key.config", "of the run\n");
@@ -69,11 +72,24 @@ static void no_key_of_a_change_is_left_beside_the_key(void **state)
     home_free(&home);
 }
 
+static void a_key_in_the_folder_of_the_state_stays(void **state)
+{
+    (void)state;
+    make_home("state/island.key");
+    make_key("state/island.key.next");
+    assert_ok(reset());
+    assert_true(there("state/island.key") && !there("state/island.key.next"));
+    assert_true(there("state.before-1/island.key.next") && there("state.before-1/config-000000000000"));
+    assert_fails(ERR_NOTFOUND, "there is nothing to reset", reset());
+    home_free(&home);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_key_of_a_change_is_left_beside_the_key),
+        cmocka_unit_test(a_key_in_the_folder_of_the_state_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

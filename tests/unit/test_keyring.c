@@ -235,6 +235,19 @@ static void no_key_is_asked_for_where_none_could_be_kept(void **state)
     conf.key_path = key_path;
 }
 
+/* A pipe that nobody reads would be waited for as long. */
+static void what_lies_where_it_tries_is_not_waited_for(void **state)
+{
+    (void)state;
+    assert_ok(ident_save(&next, next_path));
+    assert_int_equal(mkfifo(try_path, 0600), 0);
+    alarm(60);
+    open_again();
+    alarm(0);
+    assert_true(keyring_has(&keyring.asked));
+    assert_int_not_equal(access(try_path, F_OK), 0);
+}
+
 static void the_present_key_is_no_other_one(void **state)
 {
     (void)state;
@@ -271,6 +284,7 @@ int main(void)
         CASE(a_damaged_new_key_is_none),
         CASE(a_key_that_cannot_be_renamed_is_found_where_it_lies),
         CASE(no_key_is_asked_for_where_none_could_be_kept),
+        CASE(what_lies_where_it_tries_is_not_waited_for),
         CASE(the_present_key_is_no_other_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

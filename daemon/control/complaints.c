@@ -780,8 +780,8 @@ static const char *remedy_for_fault(enum peer_fault kind)
     case PEER_FAULT_STUCK:
         return "see what dilococtl status says there, and at its disk and memory; it comes back by itself";
     case PEER_FAULT_FLOOD:
-        return "see what runs there with its key, and its log; if it goes on, {here} evict takes it out, and {here} "
-               "revoke takes its key off the roster";
+        return "see what runs there with its key, and its log; if it goes on, {here} revoke takes its key off "
+               "the roster";
     case PEER_FAULT_FALSE: break;
     }
     return "look at its daemon, disk and memory; {here} revoke takes its key off the roster";
@@ -879,7 +879,7 @@ static void complain_turned_away(struct status *status)
                  peer->member->as.name, DIRECTION_ROUNDS);
         snprintf(remedy, sizeof remedy,
                  "look at its loss, its data and its learning rate: they weigh again when they have not in as many "
-                 "rounds; or, at an operator, {here} evict %s",
+                 "rounds; or, at an operator, {here} revoke %s, which takes its key off the roster",
                  peer->member->as.name);
         complain_of(status, COMPLAINT_TURNED_AWAY, i, text, remedy);
     }
@@ -1167,7 +1167,7 @@ static void complain_runaway(struct status *status)
              worst->member->as.name, worst->outliers_lately);
     snprintf(
         action, sizeof action,
-        "stop the trainer of island %s and look at its loss, data and learning rate (dilococtl evict %s, if nobody "
+        "stop the trainer of island %s and look at its loss, data and learning rate (dilococtl revoke %s, if nobody "
         "is there); then begin again from an earlier anchor",
         worst->member->as.name, worst->member->as.name);
     complain(status, COMPLAINT_RUNAWAY, NULL, text, action);

@@ -201,21 +201,20 @@ static uint32_t operators(const struct view *view)
     return count;
 }
 
-/* With an odd number of voters. */
 static const char *advice_on_orders(const struct status *status)
 {
     return status->islands >= 3 && operators(status->from->view) == 1 ? one_orders : "";
 }
 
-static const char *advice(const struct status *status)
+static const char *advice_on_voters(const struct status *status)
 {
     const struct view *view = status->from->view;
     uint32_t voters = status->epoch.voters;
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && view->members[i].as.role == CONFIG_WITNESS)
-            return advice_on_orders(status);
+            return "";
     if (voters == 0 || voters % 2 != 0)
-        return advice_on_orders(status);
+        return "";
     if (voters > 2)
         return halves_vote;
     return status->from->spec->late == RUNSPEC_WAIT ? two_wait : two_vote;
@@ -279,7 +278,8 @@ static void take_epoch(struct status *status)
     for (uint32_t at = 0; epoch->orders_count < STATUS_ORDERS_MAX &&
                           membership_pending(membership, &at, &epoch->orders[epoch->orders_count]);)
         epoch->orders_count++;
-    as_typed_fill(advice(status), epoch->advice, sizeof epoch->advice);
+    as_typed_fill(advice_on_voters(status), epoch->advice, sizeof epoch->advice);
+    as_typed_fill(advice_on_orders(status), epoch->orders_advice, sizeof epoch->orders_advice);
 }
 
 /* The loop's thread is the caller's; what is neither its own nor the jobs' is the links'. */
@@ -567,6 +567,7 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "requested_ms", number(epoch->requested_ms));
     json_object_set_new(json, "waits", json_string(epoch->waits));
     json_object_set_new(json, "advice", json_string(epoch->advice));
+    json_object_set_new(json, "orders_advice", json_string(epoch->orders_advice));
     json_object_set_new(json, "orders", orders_json(epoch));
     json_object_set_new(json, "rekeys", status_json_rekeys(status->from->view));
 }

@@ -185,8 +185,9 @@ struct status_epoch {
     char waits[200];       /* what either waits for */
     struct membership_pending orders[STATUS_ORDERS_MAX]; /* that wait, the first of them */
     uint32_t orders_count;
-    const char *unkept; /* why a decided configuration, or our vote, cannot be kept on disk; "" */
-    char advice[600];   /* nothing is wrong, but something could be better; "" */
+    const char *unkept;      /* why a decided configuration, or our vote, cannot be kept on disk; "" */
+    char advice[600];        /* nothing is wrong, but of who votes something could be better; "" */
+    char orders_advice[400]; /* or of who gives orders */
 };
 
 /* How much of the run's state is here, as on an island that joins. */

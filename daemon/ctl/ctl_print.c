@@ -411,8 +411,10 @@ void ctl_print_status(const json_t *status, const struct ctl_text_look *look, FI
     print_traffic(status, look, file);
     print_processor(status, look, file);
     say_text(ctl_text(status, "saved"), "saved", look, file);
-    if (look->verbose)
+    if (look->verbose) {
         say_text(ctl_text(status, "advice"), "advice", look, file);
+        say_text(ctl_text(status, "orders_advice"), "advice", look, file);
+    }
     say_text(ctl_text(status, "capped"), "advice", look, file);
     print_degraded(status, look, file);
 }

@@ -267,7 +267,8 @@ struct membership_host {
     bool shut_out; /* most of the others that vote do not know our key */
     bool planned;  /* the run's plan is known here */
     struct log_limit failed_said;
-    struct quota lines[VIEW_SLOTS_MAX]; /* in the log: that a member's disk fails, or that it stands back */
+    struct quota lines[VIEW_SLOTS_MAX]; /* in the log: that a member's disk fails, that it stands
+                                         * back, or of its two results */
 };
 
 /* ---- the network ---- */
@@ -351,6 +352,14 @@ static const char *name_by_id(const struct membership_host *host, uint32_t id)
     return slot != VIEW_NOBODY ? host->conf.view->members[slot].as.name : NULL;
 }
 
+/* With each draft, while one is composed. */
+static void tell_suspect(struct membership_host *host, uint32_t id)
+{
+    uint32_t slot = view_slot(host->conf.view, id);
+    if (slot != VIEW_NOBODY && log_line_of_one(&host->lines[slot], env_mono_ms()))
+        log_warn("two results of one part of island %s are shown; one of them stands", name_by_id(host, id));
+}
+
 /* The log of every island has who asked for what. */
 static void tell_ordered(const struct membership_news *news)
 {
@@ -408,9 +417,7 @@ static void tell(void *user, const struct membership_news *news)
     case MEMBERSHIP_CONFIG_REFUSED:
         log_warn("island %s proposes a configuration that may not follow ours, and is refused: %s", name, news->text);
         break;
-    case MEMBERSHIP_SUSPECT:
-        log_warn("two results of one part of island id %" PRIu32 " are shown; one of them stands", news->id);
-        break;
+    case MEMBERSHIP_SUSPECT: tell_suspect(host, news->id); break;
     case MEMBERSHIP_FAILED:
         if (log_limit_pass(&host->failed_said, env_mono_ms(), SAID_MS))
             log_error("%s failed, and is tried again: %s", news->text, err_text());

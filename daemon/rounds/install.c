@@ -5,7 +5,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "common/log.h"
 #include "common/mem.h"
+#include "common/quota.h"
 #include "daemon/rounds/apply.h"
 #include "daemon/rounds/recover.h"
 #include "daemon/state/state_object.h"
@@ -40,6 +42,7 @@ struct install {
     struct install_job **waits; /* [fragments]: one that waits until nobody reads the anchor */
     struct install_job **kept;  /* [fragments]: one that is on its way to the disk */
     struct job_pool jobs, replays;
+    struct quota lines[VIEW_SLOTS_MAX]; /* in the log, about what a member sends */
 };
 
 enum err install_new(struct round_context *context, struct keep *keep, struct install **out)
@@ -142,8 +145,9 @@ static void done_install(struct job *job)
     uint32_t f = j->key.fragment;
     slots_free_state(context->conf.slots, f);
     if (job->err != ERR_OK) {
-        log_error("the state of fragment %" PRIu32 " from island %s cannot be used: %s; asking again", f,
-                  round_context_name(context, j->peer), job->text);
+        if (log_line_of_one(&j->install->lines[j->peer], context->now_ms))
+            log_error("the state of fragment %" PRIu32 " from island %s cannot be used: %s; asking again", f,
+                      round_context_name(context, j->peer), job->text);
         round_context_judged(context, j->peer, &j->key, WIRE_REFUSED);
         round_context_post(
             context,

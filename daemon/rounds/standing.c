@@ -97,7 +97,7 @@ static void tell_turned(struct standing_member *member, const char *name, bool a
     if (away)
         log_warn("the contributions of island %s have pointed away from the others' in %d rounds running; they weigh "
                  "nothing until they have not in as many. Look at its loss, its data and its learning rate; "
-                 "`dilococtl evict %s` ends its part in the run",
+                 "`dilococtl revoke %s` ends its part in the run",
                  name, DIRECTION_ROUNDS, name);
     else
         log_info("the contributions of island %s do not point away from the others' any more; they weigh again", name);

@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/quota.h"
 #include "daemon/rounds/round_context.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/state_object.h"
@@ -59,7 +60,8 @@ struct state_transfer {
     struct chase *chases; /* [fragments] */
     uint64_t *paced_ms;   /* [fragments]: not before then, while our disk keeps nothing */
     uint32_t fragments;
-    struct bitset liars; /* for status */
+    struct bitset liars;                /* for status */
+    struct quota lines[VIEW_SLOTS_MAX]; /* in the log, about what a member sends */
     uint64_t now_ms, moved_ms;
 };
 
@@ -403,9 +405,10 @@ static struct piece_range range_of(uint32_t peer, const struct wire_key *key)
 static void lied(struct state_transfer *state_transfer, const struct chase *chase, uint32_t peer, const char *how)
 {
     bitset_add(&state_transfer->liars, peer);
-    log_error("island %s sent %s of the state of fragment %" PRIu32 ", version %" PRIu64
-              "; it is not asked for this state again",
-              name_of(state_transfer, peer), how, chase->key.fragment, chase->key.version);
+    if (log_line_of_one(&state_transfer->lines[peer], state_transfer->now_ms))
+        log_error("island %s sent %s of the state of fragment %" PRIu32 ", version %" PRIu64
+                  "; it is not asked for this state again",
+                  name_of(state_transfer, peer), how, chase->key.fragment, chase->key.version);
 }
 
 static enum xfer_verdict offer_head(struct state_transfer *state_transfer, struct chase *chase, uint32_t peer,
@@ -508,8 +511,9 @@ static void head_in(struct state_transfer *state_transfer, struct chase *chase, 
         return;
     }
     if (err != ERR_OK) {
-        log_error("the head of the state of fragment %" PRIu32 " from island %s cannot be used: %s; asking others",
-                  chase->key.fragment, name_of(state_transfer, peer), err_text());
+        if (log_line_of_one(&state_transfer->lines[peer], state_transfer->now_ms))
+            log_error("the head of the state of fragment %" PRIu32 " from island %s cannot be used: %s; asking others",
+                      chase->key.fragment, name_of(state_transfer, peer), err_text());
         bitset_add(&chase->bad, peer);
         drop_head(state_transfer, chase, WIRE_REFUSED);
         return;

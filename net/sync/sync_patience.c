@@ -278,8 +278,9 @@ static void look_at_results(struct sync *sync, uint32_t f)
  * without is of no use any more. */
 static void forgive_where_nobody_owns(struct sync *sync)
 {
-    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
-        if (sync->fragments[f].parts.count > 0)
+    const struct shardmap *map = &config_log_last(sync->conf.config_log)->map;
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
+        if (map->owner[slot] != SHARDMAP_NOBODY)
             return;
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
         sync->peers[i].conduct.blamed_until_ms = 0;

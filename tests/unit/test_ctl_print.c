@@ -211,14 +211,15 @@ static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void 
     assert_prints("epoch      3, 1 of 2 islands that vote heard, 0 may vote; this one has no vote\n"
                   "           the next one is being decided; it waits for an answer of oslo\n");
     assert_null(strstr(printed, "advice")); /* nothing is wrong */
-    static const char advice[] = "{\"advice\":\"take a third\",\"capped\":\"modprobe tcp_bbr\","
-                                 "\"degraded\":[]}";
+    static const char advice[] =
+        "{\"advice\":\"take a third\",\"orders_advice\":\"grant\",\"capped\":\"modprobe tcp_bbr\","
+        "\"degraded\":[]}";
     print(ctl_print_status, advice);
     assert_prints("advice     modprobe tcp_bbr\ndegraded   no\n");
     look.verbose = true;
     print(ctl_print_status, advice);
     look.verbose = false;
-    assert_prints("advice     take a third\nadvice     modprobe tcp_bbr\ndegraded   no\n");
+    assert_prints("advice     take a third\nadvice     grant\nadvice     modprobe tcp_bbr\ndegraded   no\n");
     print(ctl_print_status,
           "{\"epoch\":3,\"sealed_ms\":0,\"requested_ms\":900,\"waits\":\"the others\",\"degraded\":[]}");
     assert_prints("           a change of members is not decided; it waits for the others\n");

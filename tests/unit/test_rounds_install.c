@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/log.h"
 #include "daemon/state/state_object.h"
 #include "common/mem.h"
 #include "tests/lib/aborts.h"
+#include "tests/lib/overhear.h"
 #include "tests/lib/rig.h"
 #include "tests/lib/shares.h"
 
@@ -333,6 +335,28 @@ static void a_state_that_no_majority_certifies_is_refused(void **state)
     rig_close(rig);
 }
 
+/* They come as fast as they are asked for. */
+static void states_that_cannot_be_used_fill_no_log(void **state)
+{
+    (void)state;
+    static struct rig_object bad;
+    struct bitset all = bitset_first(MEMBERS);
+    struct replica *twin;
+    struct rig *rig = rig_new("install-flood", coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 1, &all);
+    struct replica *before = rig_twin(rig);
+    rig_make_state(rig, 1, 0.5f, &twin, &bad);
+    rig_diverge(rig, 1, twin);
+    bad.byte[0] ^= 0x02;
+    overhear_begin();
+    for (int i = 0; i < 2 * LOG_LINES_OF_ONE; i++)
+        assert_refused(rig, before, &bad);
+    assert_int_equal(overhear_count(overhear_end(), "the state of fragment 1 from island"), LOG_LINES_OF_ONE);
+    replica_free(before);
+    replica_free(twin);
+    rig_close(rig);
+}
+
 static void a_state_waits_for_readers(void **state)
 {
     (void)state;
@@ -526,6 +550,7 @@ int main(void)
         cmocka_unit_test(what_was_on_its_way_is_counted_where_the_state_says_so),
         cmocka_unit_test(a_state_is_judged_as_its_head_was),
         cmocka_unit_test(a_state_that_no_majority_certifies_is_refused),
+        cmocka_unit_test(states_that_cannot_be_used_fill_no_log),
         cmocka_unit_test(a_state_waits_for_readers),
         cmocka_unit_test(a_state_and_an_outer_step_never_wait_for_the_same_anchor),
         cmocka_unit_test(a_replay_tells_where_the_ledger_leads),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "daemon/transfer/state_transfer.h"
 #include "daemon/transfer/state_server.h"
@@ -16,6 +17,7 @@
 #include "daemon/trainer/attachment.h"
 #include "net/transfer/piece_picker.h"
 #include "tests/lib/isle.h"
+#include "tests/lib/overhear.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
 
@@ -676,6 +678,33 @@ static void assert_core_is_told(uint32_t f, uint32_t member)
     isle_step(a, &event.sync);
 }
 
+/* Where nobody else has it, it is asked for again and again. */
+static void heads_that_prove_nothing_fill_no_log(void **state)
+{
+    (void)state;
+    begin("states-heads");
+    struct event event;
+    lose(LARGE, 0.25f);
+    theirs.head[theirs.head_bytes - 1] ^= 1;
+    struct wire_key first = head_key(LARGE, B), second = head_key(LARGE, C);
+    overhear_begin();
+    for (int k = 0; k < 2 * LOG_LINES_OF_ONE; k++) {
+        isle_wait(played_heard_of(c, WIRE_FETCH, &second));
+        played_send(c, A, &second, theirs.head, theirs.head_bytes);
+        assert_answered(c, &second, WIRE_REFUSED);
+        isle_wait(played_heard_of(b, WIRE_FETCH, &first));
+        played_say_done(b, A, &first, WIRE_NOT_AVAILABLE);
+        isle_wait(isle_took_sync(a, SYNC_EV_NOT_AVAILABLE, &event));
+        isle_step(a, &event.sync);
+        a->now_ms += LOG_LINES_OF_ONE_MS / (2 * LOG_LINES_OF_ONE);
+        isle_step(a, &(struct sync_event){.type = SYNC_EV_TICK});
+    }
+    assert_in_range(overhear_count(overhear_end(), "the head of the state of fragment"), LOG_LINES_OF_ONE,
+                    LOG_LINES_OF_ONE + 1);
+    free_whole(&theirs);
+    end();
+}
+
 static void what_nobody_has_is_told_to_the_core(void **state)
 {
     (void)state;
@@ -761,6 +790,7 @@ int main(void)
         cmocka_unit_test(who_lies_is_named_and_not_asked_again),
         cmocka_unit_test(ranges_of_another_length_are_not_taken),
         cmocka_unit_test(a_head_that_proves_nothing_is_refused),
+        cmocka_unit_test(heads_that_prove_nothing_fill_no_log),
         cmocka_unit_test(a_source_that_restarts_midway_costs_little),
         cmocka_unit_test(who_is_cut_off_goes_on_where_it_was),
         cmocka_unit_test(who_is_back_may_take_long_to_answer),

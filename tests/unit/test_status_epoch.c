@@ -78,11 +78,16 @@ static void one_that_gives_orders_alone_is_told_to_let_another(void **state)
 {
     (void)state;
     look_begin("status-orders", 3, NULL);
-    assert_string_equal(look_take()->epoch.advice, "");
+    assert_string_equal(look_take()->epoch.orders_advice, "");
     struct config config = isle_next_config(look.a);
     config.members[LOOK_B].operates = false;
     isle_adopt(look.a, &config);
-    assert_non_null(strstr(look_take()->epoch.advice, "one island alone gives orders to the run"));
+    assert_non_null(strstr(look_take()->epoch.orders_advice, "one island alone gives orders to the run"));
+    config = isle_next_config(look.a); /* whatever else could be better */
+    config.members[LOOK_C].voter = false;
+    isle_adopt(look.a, &config);
+    assert_non_null(strstr(look_take()->epoch.advice, "two islands vote"));
+    assert_non_null(strstr(look.status.epoch.orders_advice, "one island alone gives orders to the run"));
     look_end();
 }
 

@@ -167,7 +167,8 @@ static int fill(void **state)
                                        .sealed_ms = 44,
                                        .requested_ms = 45,
                                        .waits = "an answer",
-                                       .advice = "a third"},
+                                       .advice = "a third",
+                                       .orders_advice = "a second"},
                              .left_s = 33,
                              .quorum = 34,
                              .contributors = 35,
@@ -312,6 +313,7 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "requested_ms", 45);
     assert_text(json, "waits", "an answer");
     assert_text(json, "advice", "a third");
+    assert_text(json, "orders_advice", "a second");
     assert_number(json, "left_s", 33);
     assert_order(json_array_get(json_object_get(json, "orders"), 0));
     assert_text(json, "capped", "a setting");

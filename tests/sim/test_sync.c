@@ -1018,7 +1018,7 @@ static const struct {
     {{.name = "behind NAT", .n_min = 3, .n_max = 7, .rough = true, .nat = true}, 701649},
     /* Two, and a witness: each one's disk confirms a state that the other does not have. */
     {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 600112},
-    /* One that is silent claims all results, and others lack some each. */
+    /* A disk that is older than its last numbers recovers by itself: a word's came again, and an order's. */
     {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 1693},
     {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 850036},
     /* configurations without end that changed nothing: of what is not known yet, and of what others hear otherwise
@@ -1026,6 +1026,7 @@ static const struct {
     {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 900526},
     {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 900497},
     {{.name = "false orders", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .lie = SIM_LIE_ORDER}, 900993},
+    /* One that is silent claims all results, and others lack some each. */
     {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 452},
     /* It is asked for the state of a start to which results lead. */
     {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 510},

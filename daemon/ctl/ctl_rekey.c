@@ -281,7 +281,8 @@ enum err ctl_rekey_order(const struct ctl_members *ctl, const char *name, const 
         return say_changed(name, present, ctl->json);
     if (next[0] == '\0')
         return err_set(ERR_STATE,
-                       "%s asks for no other key, as far as the run's configuration says: there, dilococtl rekey",
+                       "%s asks for no other key, as far as the run's configuration says: there, dilococtl rekey; if "
+                       "it has just done so, ask again in half a minute",
                        name);
     return yes ? ctl_members_rekey(ctl, name, next) : show(ctl, name, present, next);
 }

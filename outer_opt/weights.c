@@ -72,3 +72,8 @@ void weights_bound(double max, const struct weight_input *inputs, size_t count, 
         if (!inputs[i].owner)
             weights[i] = (float)((double)weights[i] * (owners / others));
 }
+
+bool weights_far_beyond(uint64_t tokens, float weight, uint64_t usual)
+{
+    return (double)tokens > (double)WEIGHT_CLAIM_FAR * (double)usual && (double)tokens >= 4 * (double)weight;
+}

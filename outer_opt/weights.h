@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEIGHT_INPUTS_MAX = 1024, WEIGHT_ROUNDS_MAX = 8 };
+enum { WEIGHT_INPUTS_MAX = 1024, WEIGHT_ROUNDS_MAX = 8, WEIGHT_CLAIM_FAR = 16 };
 
 struct weight_input {
     uint64_t tokens; /* its maker's word; at least 1 */
@@ -27,5 +27,9 @@ struct weight_input {
 
 /* Up to WEIGHT_INPUTS_MAX inputs, in any order; a single one weighs its tokens. */
 void weights_bound(double max, const struct weight_input *inputs, size_t count, float *weights);
+/* Whether so many tokens, which weigh `weight` after all bounds, are so far beyond what is usual that people should be
+ * told: more than WEIGHT_CLAIM_FAR times as many, of which a quarter counts at most. Who comes after some rounds claims
+ * as much more, and weighs it, and is not meant. */
+bool weights_far_beyond(uint64_t tokens, float weight, uint64_t usual);
 
 #endif

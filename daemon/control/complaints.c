@@ -11,6 +11,7 @@
 #include "common/human.h"
 #include "daemon/as_typed.h"
 #include "daemon/control/complaint_events.h"
+#include "outer_opt/weights.h"
 
 /* Per member at most so many complaints, and so many besides. */
 enum { PER_MEMBER = 9, BESIDES = 25 };
@@ -38,6 +39,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_STALLED] = "stalled",
         [COMPLAINT_OUTLIER] = "outlier",
         [COMPLAINT_TURNED_AWAY] = "turned-away",
+        [COMPLAINT_CLAIMS_MUCH] = "claims-much",
         [COMPLAINT_DIFFERS] = "differs",
         [COMPLAINT_RUNAWAY] = "runaway",
         [COMPLAINT_LOSS_NAN] = "loss-nan",
@@ -835,6 +837,26 @@ static void complain_too_fast(struct status *status)
     }
 }
 
+/* Nor this: of its work most is lost. */
+static void complain_claims_much(struct status *status)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        char text[300], remedy[300];
+        if (!peer->member->used || !peer->claims_much)
+            continue;
+        snprintf(text, sizeof text,
+                 "island %s says that it trains more than %d times as many tokens a round as most others: at most %g "
+                 "times as many as usual (weight_max) count, and no more than half of all others' together",
+                 peer->member->as.name, WEIGHT_CLAIM_FAR, status->from->spec->weight_max);
+        snprintf(remedy, sizeof remedy,
+                 "if it does, begin the next run with a larger weight_max; if not, look at its trainer, or, at an "
+                 "operator, {here} revoke %s",
+                 peer->member->as.name);
+        complain_of(status, COMPLAINT_CLAIMS_MUCH, i, text, remedy);
+    }
+}
+
 /* With a quorum: work that is trained and not counted. */
 static void complain_missed(struct status *status)
 {
@@ -899,6 +921,7 @@ static void complain_all_peers(struct status *status)
     complain_too_fast(status);
     complain_missed(status);
     complain_outliers(status);
+    complain_claims_much(status);
     complain_turned_away(status);
 }
 

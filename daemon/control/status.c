@@ -59,6 +59,7 @@ static void take_peer(struct status *status, uint32_t i)
         row->missed = sync_missed(from->sync, i, &row->too_late);
         row->outliers = rounds_outliers(from->rounds, i, &row->outliers_lately);
         row->turned_away = rounds_turned_away(from->rounds, i);
+        row->claims_much = rounds_claims_much(from->rounds, i);
     }
     if (i == from->view->self) {
         take_self(status, row);
@@ -669,6 +670,7 @@ static json_t *peer_json(const struct status_peer *peer, const struct view *view
     json_object_set_new(row, "bytes_received", number(peer->received_bytes));
     json_object_set_new(row, "outliers", number(peer->outliers));
     json_object_set_new(row, "turned_away", json_boolean(peer->turned_away));
+    json_object_set_new(row, "claims_much", json_boolean(peer->claims_much));
     json_object_set_new(row, "missed", number(peer->missed));
     json_object_set_new(row, "unacknowledged", number(peer->unacknowledged_bytes));
     return row;

@@ -83,6 +83,7 @@ enum complaint_code {
     COMPLAINT_STALLED,       /* the trainer does not finish its steps */
     COMPLAINT_OUTLIER,       /* member: its contributions are left out or scaled down */
     COMPLAINT_TURNED_AWAY,   /* member: its contributions point away from the others', and weigh nothing */
+    COMPLAINT_CLAIMS_MUCH,   /* member: it says that it trains far more tokens than most others, and than count */
     COMPLAINT_RUNAWAY,       /* an anchor grows without bound */
     COMPLAINT_LOSS_NAN,      /* the trainer's loss is no number */
     COMPLAINT_NAN,           /* what the trainer wants to contribute holds NaN or Inf */
@@ -140,6 +141,7 @@ struct status_peer {
     uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
     uint64_t outliers, missed;
     unsigned outliers_lately;                   /* of its last eight contributions */
+    bool claims_much;                           /* it says that it trains far more tokens than most others */
     bool turned_away;                           /* its contributions weigh nothing, for they pointed elsewhere */
     const struct view_member *partitioned_from; /* an owner that it is cut off from, so that it stands back; or NULL */
     char partitioned[300];                      /* how they are cut off from each other; "": they are not */

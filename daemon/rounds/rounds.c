@@ -148,6 +148,11 @@ uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned 
     return standing_outliers(&rounds->context->standing, member, lately);
 }
 
+bool rounds_claims_much(const struct rounds *rounds, uint32_t member)
+{
+    return standing_claims_much(&rounds->context->standing, member);
+}
+
 bool rounds_turned_away(const struct rounds *rounds, uint32_t member)
 {
     return bitset_has(&rounds->context->standing.away, member);

@@ -89,5 +89,7 @@ struct rounds_info rounds_info(const struct rounds *rounds);
 uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned *lately);
 /* Whether a member's contributions weigh nothing, for they pointed away from the others'. */
 bool rounds_turned_away(const struct rounds *rounds, uint32_t member);
+/* Whether a member says that it trains far more tokens than most others, and than count. */
+bool rounds_claims_much(const struct rounds *rounds, uint32_t member);
 
 #endif

@@ -2,12 +2,14 @@
 #include "daemon/rounds/standing.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "common/mem.h"
 #include "outer_opt/fbits.h"
 #include "outer_opt/outlier.h"
+#include "outer_opt/weights.h"
 
-enum { OUTLIER_SAID_MS = 10000 };
+enum { OUTLIER_SAID_MS = 10000, CLAIMS_SAID_MS = 60000 };
 /* Versions of a fragment, of which the newest ones say what a member sends. */
 enum { LATELY = 2 * DIRECTION_ROUNDS };
 
@@ -58,10 +60,42 @@ static void tell_outlier(struct standing_member *member, const char *name, const
              contributor->factor > 0 ? "scaled down" : "left out", member->outliers);
 }
 
+static int by_size(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* The upper median of what all say. */
+static uint64_t usual_tokens(const struct wire_meta *meta)
+{
+    uint64_t tokens[WIRE_CONTRIBUTORS_MAX];
+    for (uint32_t i = 0; i < meta->contributors_count; i++)
+        tokens[i] = wire_meta_contributor(meta, i).tokens;
+    qsort(tokens, meta->contributors_count, sizeof *tokens, by_size);
+    return tokens[meta->contributors_count / 2];
+}
+
+static void tell_claims(struct standing *standing, uint32_t slot, const char *name,
+                        const struct wire_contributor *contributor, uint64_t usual, uint64_t now_ms)
+{
+    if (!standing_claims_much(standing, slot) ||
+        !log_limit_pass(&standing->members[slot].said_claims, now_ms, CLAIMS_SAID_MS))
+        return;
+    log_warn(
+        "island %s says that it trained %" PRIu64 " tokens for a round, most others %" PRIu64
+        "; they count within bounds (weight_max). If it has, begin the next run with a larger one; if not, look at "
+        "its trainer",
+        name, contributor->tokens, usual);
+}
+
 void standing_note(struct standing *standing, const struct view *view, const struct wire_meta *meta, uint32_t f,
                    uint64_t version, uint64_t now_ms, bool tell)
 {
-    for (uint32_t i = 0; meta->contributors_count >= OUTLIER_INPUTS_MIN && i < meta->contributors_count; i++) {
+    if (meta->contributors_count < OUTLIER_INPUTS_MIN)
+        return;
+    uint64_t usual = usual_tokens(meta);
+    for (uint32_t i = 0; i < meta->contributors_count; i++) {
         struct wire_contributor contributor = wire_meta_contributor(meta, i);
         uint32_t slot = view_slot(view, contributor.id);
         if (slot == VIEW_NOBODY || slot >= standing->count)
@@ -69,8 +103,12 @@ void standing_note(struct standing *standing, const struct view *view, const str
         struct standing_member *member = &standing->members[slot];
         bool outlier = contributor.factor != WIRE_FACTOR_ONE;
         member->lately = (uint8_t)(member->lately << 1 | outlier);
+        member->claims = (uint8_t)(member->claims << 1 |
+                                   weights_far_beyond(contributor.tokens, bits_float(contributor.weight), usual));
         member->outliers += outlier;
         member->judged++;
+        if (tell && (member->claims & 1) != 0)
+            tell_claims(standing, slot, view->members[slot].as.name, &contributor, usual, now_ms);
         if (outlier && tell)
             tell_outlier(member, view->members[slot].as.name, &contributor, f, version, now_ms);
     }
@@ -83,6 +121,7 @@ void standing_add(struct standing *to, const struct standing *from)
         struct standing_member *member = &to->members[i];
         const struct standing_member *more = &from->members[i];
         member->lately = more->judged < KEPT ? (uint8_t)(member->lately << more->judged | more->lately) : more->lately;
+        member->claims = more->judged < KEPT ? (uint8_t)(member->claims << more->judged | more->claims) : more->claims;
         member->outliers += more->outliers;
         member->judged += more->judged;
     }
@@ -183,6 +222,11 @@ void standing_turned(struct standing *standing, const struct view *view, uint32_
         if (bitset_has(&now, slot) != bitset_has(&standing->away, slot))
             tell_turned(&standing->members[slot], view->members[slot].as.name, bitset_has(&now, slot), now_ms);
     standing->away = now;
+}
+
+bool standing_claims_much(const struct standing *standing, uint32_t member)
+{
+    return member < standing->count && __builtin_popcount(standing->members[member].claims) >= STANDING_CLAIMS;
 }
 
 uint64_t standing_outliers(const struct standing *standing, uint32_t member, unsigned *lately)

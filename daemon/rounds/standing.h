@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * standing: how each member's contributions have stood in the results that this island applied: how often they were
- * outliers, of all and of the last eight that judged them; and where they are turned away, by what the anchors count
+ * outliers, or were of far more tokens than others' and than they weigh, of all and of the last eight that judged them;
+ * and where they are turned away, by what the anchors count
  * (daemon/state/dedup.h). Private to rounds/.
  *
  * It follows from results alone, so it is the same whoever made them, and a restart finds the last ones in the ledger.
@@ -21,11 +22,14 @@
 #include "net/transport/wire_object.h"
 #include "outer_opt/plan.h"
 
+enum { STANDING_CLAIMS = 3 };
+
 struct standing_member {
     uint64_t outliers;
     uint64_t judged; /* results that judged it */
     uint8_t lately;  /* a bit for each of the last results that judged it, the newest lowest: 1 for an outlier */
-    struct log_limit said, said_turned;
+    uint8_t claims;  /* likewise: 1 where it claims far more tokens than most others, and than it weighs */
+    struct log_limit said, said_turned, said_claims;
 };
 
 /* Empty when zeroed. */
@@ -56,6 +60,9 @@ void standing_turned(struct standing *standing, const struct view *view, uint32_
                      uint64_t now_ms, bool tell);
 /* Whether a member is turned away in most of what has counted it lately: it weighs nothing, unless too many are. */
 bool standing_turned_away(const struct standing *standing, uint32_t member);
+/* Whether STANDING_CLAIMS or more of the last eight results that judged a member say that it trained far more tokens
+ * than most others, and than it weighs (outer_opt/weights.h). It may have. */
+bool standing_claims_much(const struct standing *standing, uint32_t member);
 /* Outliers so far of a member, and `*lately` among the last eight. */
 uint64_t standing_outliers(const struct standing *standing, uint32_t member, unsigned *lately);
 

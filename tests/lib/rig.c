@@ -571,7 +571,7 @@ void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct 
     struct wire_meta meta = {.step = key.version * STEPS_A_ROUND, .contributors = contributors};
     for (uint32_t i = 0; i < rig->conf.members; i++) {
         struct wire_contributor contributor = {.id = rig_id(i),
-                                               .tokens = TOKENS_A_ROUND,
+                                               .tokens = TOKENS_A_ROUND * (rig->claims[i] > 0 ? rig->claims[i] : 1),
                                                .weight = testlib_float_bits(TOKENS_A_ROUND),
                                                .factor = WIRE_FACTOR_ONE,
                                                .cosine = testlib_float_bits(rig->cosine[i]),

@@ -66,9 +66,10 @@ struct rig {
     struct replica_snapshot snapshot[RIG_FRAGMENTS];
     /* what every other member says of itself */
     struct wire_fragment said[RIG_MEMBERS_MAX][RIG_FRAGMENTS];
-    bool alone;                    /* nobody else holds what we hold, as far as we hear */
-    float cosine[RIG_MEMBERS_MAX]; /* of each member's contributions, as the results of others name it */
-    bool excused;                  /* states that are brought were proved without our signature */
+    bool alone;                       /* nobody else holds what we hold, as far as we hear */
+    uint64_t claims[RIG_MEMBERS_MAX]; /* of each member, how many times too many tokens results of others name; 0: 1 */
+    float cosine[RIG_MEMBERS_MAX];    /* of each member's contributions, as the results of others name it */
+    bool excused;                     /* states that are brought were proved without our signature */
 
     unsigned hold;    /* orders (1 << SYNC_DO_...) that are kept, and not handed on */
     bool hold_unread; /* and EVENT_UNREAD */

@@ -77,8 +77,9 @@ static void read_status(struct toll *toll, uint32_t i)
     json_array_foreach (json_object_get(status, "degraded"), k, item) {
         const char *code = json_string_value(json_object_get(item, "code"));
         const char *what = json_string_value(json_object_get(item, "what"));
-        bool blames = code != NULL && (strcmp(code, "fault") == 0 || strcmp(code, "outlier") == 0 ||
-                                       strcmp(code, "turned-away") == 0 || strcmp(code, "refused") == 0);
+        bool blames = code != NULL &&
+                      (strcmp(code, "fault") == 0 || strcmp(code, "outlier") == 0 || strcmp(code, "turned-away") == 0 ||
+                       strcmp(code, "claims-much") == 0 || strcmp(code, "refused") == 0);
         if (blames && strstr(what, name) != NULL)
             note_named(toll, i, what);
     }

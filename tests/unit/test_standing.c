@@ -131,6 +131,69 @@ static void news_of_an_outlier_are_told(void **state)
     standing_deinit(&standing);
 }
 
+/* A result over all of them, in which cyd says that it trained so many times the tokens, and weighs as much. */
+static void claim(struct standing *standing, uint64_t times, float weight, bool tell)
+{
+    uint8_t rows[MEMBERS * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors = rows, .contributors_count = MEMBERS};
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        struct wire_contributor row = {.id = 3 + 10 * i,
+                                       .tokens = i == CYD ? 100 * times : 100,
+                                       .weight = testlib_float_bits(i == CYD ? 100 * weight : 100),
+                                       .factor = testlib_float_bits(1)};
+        wire_contributor_put(rows, i, &row);
+    }
+    standing_note(standing, &view, &meta, 0, 7, 1000, tell);
+}
+
+static void who_claims_far_more_tokens_than_count_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t times;
+        float weight;
+        bool named;
+    } cases[] = {{17, 4, true}, {16, 4, false}, {17, 17, false}, {1000000, 0, true}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct standing standing = {0}, after = {0};
+        assert_ok(standing_members(&standing, MEMBERS));
+        assert_ok(standing_members(&after, MEMBERS));
+        overhear_begin();
+        for (int i = 0; i < STANDING_CLAIMS; i++) {
+            assert_false(standing_claims_much(&standing, CYD));
+            claim(&standing, cases[k].times, cases[k].weight, true);
+        }
+        assert_true(standing_claims_much(&standing, CYD) == cases[k].named);
+        assert_int_equal(overhear_count(overhear_end(), "island cyd says that it trained"), cases[k].named);
+        assert_false(standing_claims_much(&standing, ANA) || standing_claims_much(&standing, MEMBERS));
+        standing_add(&after, &standing); /* as when it starts again */
+        assert_true(standing_claims_much(&after, CYD) == cases[k].named);
+        for (int i = 0; i < 8; i++)
+            claim(&after, 1, 1, false);
+        assert_false(standing_claims_much(&after, CYD));
+        standing_deinit(&standing);
+        standing_deinit(&after);
+    }
+}
+
+static void of_two_nobody_knows_who_claims_too_much(void **state)
+{
+    (void)state;
+    struct standing standing = {0};
+    uint8_t rows[2 * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors = rows, .contributors_count = 2};
+    assert_ok(standing_members(&standing, MEMBERS));
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_contributor row = {
+            .id = 3 + 10 * i, .tokens = i == BOB ? 100000 : 1, .weight = testlib_float_bits(1)};
+        wire_contributor_put(rows, i, &row);
+    }
+    for (int i = 0; i < 8; i++)
+        standing_note(&standing, &view, &meta, 0, 7, 1000, false);
+    assert_false(standing_claims_much(&standing, BOB));
+    standing_deinit(&standing);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +201,8 @@ int main(void)
         cmocka_unit_test(who_takes_a_slot_is_not_blamed_for_the_one_before),
         cmocka_unit_test(who_contributes_to_less_is_turned_away_by_that),
         cmocka_unit_test(news_of_an_outlier_are_told),
+        cmocka_unit_test(who_claims_far_more_tokens_than_count_is_named),
+        cmocka_unit_test(of_two_nobody_knows_who_claims_too_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,13 +68,13 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",         "refused",     "alone",        "stranger",     "slow-peer",     "missed",       "waiting",
-        "behind",       "repair",      "differs",      "disk",         "peer-disk",     "restarting",   "ended",
-        "ended-badly",  "stopped",     "not-attached", "no-plan",      "stalled",       "outlier",      "turned-away",
-        "runaway",      "loss-nan",    "nan",          "blocked",      "duplicate-key", "state-lost",   "lost",
-        "partitioned",  "no-majority", "sealed",       "doubt",        "mark",          "same-batches", "fault",
-        "not-admitted", "no-part",     "daemon-dies",  "unsupervised", "recovering",    "loop-lag",     "too-fast",
-        "not-listening"};
+        "away",        "refused",      "alone",        "stranger",    "slow-peer",    "missed",        "waiting",
+        "behind",      "repair",       "differs",      "disk",        "peer-disk",    "restarting",    "ended",
+        "ended-badly", "stopped",      "not-attached", "no-plan",     "stalled",      "outlier",       "turned-away",
+        "claims-much", "runaway",      "loss-nan",     "nan",         "blocked",      "duplicate-key", "state-lost",
+        "lost",        "partitioned",  "no-majority",  "sealed",      "doubt",        "mark",          "same-batches",
+        "fault",       "not-admitted", "no-part",      "daemon-dies", "unsupervised", "recovering",    "loop-lag",
+        "too-fast",    "not-listening"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -341,6 +341,30 @@ static void whose_contributions_are_scaled_down_is_named(void **state)
     assert_complains(take(), COMPLAINT_OUTLIER, what);
     assert_int_equal(look.status.peers[LOOK_B].outliers, 1);
     assert_int_equal(look.status.peers[LOOK_C].outliers, 0);
+    other_rig = NULL;
+    rig_close(rig);
+    look_end();
+}
+
+static void who_claims_far_more_tokens_than_count_is_named(void **state)
+{
+    (void)state;
+    struct bitset all = bitset_first(3);
+    look_begin("status-claims", 3, NULL);
+    struct rig *rig = rig_new("status-claims-rounds", "codec = fp32\n", 3, 0, 0);
+    other_rig = rig;
+    rig->claims[2] = 1000000;
+    for (int version = 1; version <= 5; version++) {
+        if (version < 3)
+            assert_silent(take(), COMPLAINT_CLAIMS_MUCH);
+        rig_round(rig, 0, &all);
+    }
+    char what[200];
+    snprintf(what, sizeof what,
+             "island %s says that it trains more than 16 times as many tokens a round as most others: at most 4 times",
+             look.status.peers[LOOK_C].member->as.name);
+    assert_complains(take(), COMPLAINT_CLAIMS_MUCH, what);
+    assert_true(look.status.peers[LOOK_C].claims_much && !look.status.peers[LOOK_B].claims_much);
     other_rig = NULL;
     rig_close(rig);
     look_end();
@@ -747,6 +771,7 @@ int main(void)
         cmocka_unit_test(rounds_that_close_without_an_island_are_told_after_the_third),
         cmocka_unit_test(the_quorum_in_force_is_that_of_who_takes_part),
         cmocka_unit_test(whose_contributions_are_scaled_down_is_named),
+        cmocka_unit_test(who_claims_far_more_tokens_than_count_is_named),
         cmocka_unit_test(whose_contributions_weigh_nothing_is_named),
         cmocka_unit_test(an_anchor_that_runs_away_is_told),
         cmocka_unit_test(an_anchor_that_runs_away_names_the_outlier),

@@ -63,6 +63,7 @@ static void fill_peers(void)
                                         .unacknowledged_bytes = base + 9,
                                         .outliers = base + 10,
                                         .turned_away = i == 1,
+                                        .claims_much = i == 2,
                                         .missed = base + 11};
     }
 }
@@ -397,6 +398,7 @@ static void each_peer_has_a_row(void **state)
         assert_true(json_is_true(json_object_get(row, "voter")) == (i == 0));
         assert_true(json_is_true(json_object_get(row, "catches_up")) == (i == 1));
         assert_true(json_is_true(json_object_get(row, "turned_away")) == (i == 1));
+        assert_true(json_is_true(json_object_get(row, "claims_much")) == (i == 2));
         assert_true(json_is_true(json_object_get(row, "self")) == (i == SELF));
         assert_true(json_is_true(json_object_get(row, "up")) == (i != 2));
         assert_text(row, "note", i == 2 ? "silent" : "");

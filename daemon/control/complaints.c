@@ -11,10 +11,10 @@
 #include "common/human.h"
 #include "daemon/as_typed.h"
 #include "daemon/control/complaint_events.h"
-#include "outer_opt/weights.h"
+#include "daemon/control/contribution_complaints.h"
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 9, BESIDES = 25 };
+enum { PER_MEMBER = 10, BESIDES = 25 };
 
 const char *complaint_name(enum complaint_code code)
 {
@@ -72,9 +72,8 @@ size_t complaints_max(const struct status *status)
     return (size_t)PER_MEMBER * status->from->view->count + BESIDES;
 }
 
-/* Adds one, about these members (NULL: none). In the remedy, {here} is what a command of this island begins with. */
-static void complain(struct status *status, enum complaint_code code, const struct bitset *about, const char *what,
-                     const char *remedy)
+void complain(struct status *status, enum complaint_code code, const struct bitset *about, const char *what,
+              const char *remedy)
 {
     assert(status->complaints_count < complaints_max(status));
     struct complaint *complaint = &status->complaints[status->complaints_count++];
@@ -85,8 +84,7 @@ static void complain(struct status *status, enum complaint_code code, const stru
     as_typed_fill(remedy, complaint->remedy, sizeof complaint->remedy);
 }
 
-static void complain_of(struct status *status, enum complaint_code code, uint32_t member, const char *what,
-                        const char *remedy)
+void complain_of(struct status *status, enum complaint_code code, uint32_t member, const char *what, const char *remedy)
 {
     struct bitset about = {{0}};
     bitset_add(&about, member);
@@ -422,9 +420,8 @@ static void complain_own(struct status *status)
 
 /* ---- of the others: who is away, who decides, who does not do what it should ---- */
 
-/* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
- * stranger is remembered. */
-enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, STRANGER_MS = 60000 };
+/* So long a stranger is remembered. */
+enum { STRANGER_MS = 60000 };
 /* Of so many that are missing it is said since when. */
 enum { MISSING_TOLD = 3 };
 /* So long it may take to decide an epoch. */
@@ -801,112 +798,6 @@ static void complain_faults(struct status *status)
     }
 }
 
-/* With late = merge a fast island does not wait; it should be known that it runs ahead: of where the other was when it
- * last said so, since steps may be many in the time from one heartbeat to the next. */
-static void complain_pace(struct status *status)
-{
-    uint64_t behind = INTERVALS_BEHIND * (uint64_t)status->from->spec->interval;
-    for (uint32_t i = 0; i < status->from->view->count; i++) {
-        const struct status_peer *peer = &status->peers[i];
-        char text[200];
-        bool both = status->trainer.training && peer->training;
-        if (peer->self || !peer->up || !both || peer->own_step <= peer->step + behind)
-            continue;
-        snprintf(text, sizeof text, "island %s is %" PRIu64 " steps behind this one", peer->member->as.name,
-                 peer->own_step - peer->step);
-        complain_of(status, COMPLAINT_SLOW_PEER, i, text,
-                    "rounds close at its pace; late = wait in the run spec keeps islands in step");
-    }
-}
-
-/* No fault: it may be as fast. */
-static void complain_too_fast(struct status *status)
-{
-    for (uint32_t i = 0; i < status->from->view->count; i++) {
-        const struct status_peer *peer = &status->peers[i];
-        char text[300];
-        if (!peer->member->used || !peer->too_fast)
-            continue;
-        snprintf(text, sizeof text,
-                 "island %s trains, as it says, more than %g times (weight_max) as fast as most owners: the run's step "
-                 "follows it at that pace, and so many of its tokens count",
-                 peer->member->as.name, status->from->spec->weight_max);
-        complain_of(status, COMPLAINT_TOO_FAST, i, text,
-                    "if it is that fast, let others as fast own shards ({here} owner NAME), or begin the next run with "
-                    "a larger weight_max; if it is not, look at what trains there");
-    }
-}
-
-/* Nor this: of its work most is lost. */
-static void complain_claims_much(struct status *status)
-{
-    for (uint32_t i = 0; i < status->from->view->count; i++) {
-        const struct status_peer *peer = &status->peers[i];
-        char text[300], remedy[300];
-        if (!peer->member->used || !peer->claims_much)
-            continue;
-        snprintf(text, sizeof text,
-                 "island %s says that it trains more than %d times as many tokens a round as most others: at most %g "
-                 "times as many as usual (weight_max) count, and no more than half of all others' together",
-                 peer->member->as.name, WEIGHT_CLAIM_FAR, status->from->spec->weight_max);
-        snprintf(remedy, sizeof remedy,
-                 "if it does, begin the next run with a larger weight_max; if not, look at its trainer, or, at an "
-                 "operator, {here} revoke %s",
-                 peer->member->as.name);
-        complain_of(status, COMPLAINT_CLAIMS_MUCH, i, text, remedy);
-    }
-}
-
-/* With a quorum: work that is trained and not counted. */
-static void complain_missed(struct status *status)
-{
-    for (uint32_t i = 0; i < status->from->view->count; i++) {
-        const struct status_peer *peer = &status->peers[i];
-        char text[200];
-        if (peer->missed < MISSED_TOLD || !peer->too_late || !peer->up || peer->self)
-            continue;
-        snprintf(text, sizeof text, "the last %" PRIu64 " rounds of our shards closed without island %s", peer->missed,
-                 peer->member->as.name);
-        complain_of(status, COMPLAINT_MISSED, i, text,
-                    "it comes later than [sync] grace allows; make grace longer, or look at its line");
-    }
-}
-
-/* As an owner: whose contributions do not count as they came. */
-static void complain_outliers(struct status *status)
-{
-    for (uint32_t i = 0; i < status->from->view->count; i++) {
-        unsigned lately = status->peers[i].outliers_lately;
-        char text[200];
-        if (lately == 0)
-            continue;
-        snprintf(text, sizeof text, "of the last 8 contributions of island %s %u were outliers, and %s",
-                 status->peers[i].member->as.name, lately,
-                 status->from->spec->outliers == RUNSPEC_OUTLIERS_DROP ? "left out" : "scaled down");
-        complain_of(status, COMPLAINT_OUTLIER, i, text, "look at its loss, its data and its learning rate");
-    }
-}
-
-/* Whose work is in none of the means, on every island alike. */
-static void complain_turned_away(struct status *status)
-{
-    for (uint32_t i = 0; i < status->from->view->count; i++) {
-        const struct status_peer *peer = &status->peers[i];
-        char text[250], remedy[300];
-        if (!peer->member->used || !peer->turned_away)
-            continue;
-        snprintf(text, sizeof text,
-                 "the contributions of island %s have pointed away from the others' in %d rounds running, and weigh "
-                 "nothing",
-                 peer->member->as.name, DIRECTION_ROUNDS);
-        snprintf(remedy, sizeof remedy,
-                 "look at its loss, its data and its learning rate: they weigh again when they have not in as many "
-                 "rounds; or, at an operator, {here} revoke %s, which takes its key off the roster",
-                 peer->member->as.name);
-        complain_of(status, COMPLAINT_TURNED_AWAY, i, text, remedy);
-    }
-}
-
 static void complain_all_peers(struct status *status)
 {
     complain_peers(status);
@@ -917,12 +808,7 @@ static void complain_all_peers(struct status *status)
     complain_duplicate_key(status);
     complain_faults(status);
     complain_alike(status);
-    complain_pace(status);
-    complain_too_fast(status);
-    complain_missed(status);
-    complain_outliers(status);
-    complain_claims_much(status);
-    complain_turned_away(status);
+    contribution_complaints(status);
 }
 
 /* ---- of rounds ---- */

@@ -32,14 +32,12 @@ static void make_key(const char *name)
 
 static void make_home(const char *key)
 {
-    char conf[300];
     assert_ok(home_find(testlib_path(testlib_folder("reset"), "oslo"), &home));
     assert_ok(fsio_mkdirs(home.state, 0755));
-    snprintf(conf, sizeof conf,
-             "[island]\nname = oslo\nrun = run.ini\nkey = %s\njoined = joined\n[net]\nlisten = *:7600\n"
-             "[worker]\ndata = text\n",
-             key);
-    testlib_file(home.folder, "dilocod.conf", conf);
+    testlib_file(home.folder, "dilocod.conf",
+                 "[island]\nname = oslo\nrun = run.ini\nkey = %s\njoined = joined\n[net]\nlisten = *:7600\n"
+                 "[worker]\ndata = text\n",
+                 key);
     make_key(key);
     testlib_file(home.state, "config-000000000000", "of the run\n");
 }

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "daemon/control/complaints.h"
+#include "daemon/control/complain.h"
 #include "outer_opt/direction.h"
 #include "outer_opt/weights.h"
 

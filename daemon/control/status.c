@@ -10,6 +10,7 @@
 #include "common/mem.h"
 #include "daemon/as_typed.h"
 #include "daemon/control/complaint_events.h"
+#include "daemon/control/complain.h"
 #include "daemon/control/complaints.h"
 #include "daemon/membership/membership_host.h"
 #include "daemon/rounds/apply.h"

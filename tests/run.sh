@@ -16,6 +16,7 @@ longest_s=1800 # no test takes so long anywhere: one that hangs is a failure, no
 case ${SAN:-} in
 *thread*)
     export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS:-}"
+    longest_s=3600
     # Our kernels run on one thread there; so does the library's product, whose threads a test that forks ranks after it
     # has trained itself would wait for in vain.
     export OMP_NUM_THREADS=1 ;;

@@ -2,8 +2,7 @@
 /*
  * standing: how each member's contributions have stood in the results that this island applied: how often they were
  * outliers, or were of far more tokens than others' and than they weigh, of all and of the last eight that judged them;
- * and where they are turned away, by what the anchors count
- * (daemon/state/dedup.h). Private to rounds/.
+ * and where they are turned away, by what the anchors count (daemon/state/dedup.h). Private to rounds/.
  *
  * It follows from results alone, so it is the same whoever made them, and a restart finds the last ones in the ledger.
  * Only the loop's thread calls.

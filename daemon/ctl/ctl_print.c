@@ -97,9 +97,14 @@ static void print_drained(const json_t *status, const struct ctl_text_look *look
 }
 
 /* In every round it may wait for a moment, which is not worth a word. */
-static void add_state(const json_t *status, struct line *line)
+static bool stands_still(const json_t *trainer)
 {
     const double told_s = 3;
+    return ctl_number(trainer, "waits_s") >= told_s;
+}
+
+static void add_state(const json_t *status, struct line *line)
+{
     const json_t *trainer = json_object_get(status, "trainer"), *names = json_object_get(trainer, "waits_for");
     char since[HUMAN_BYTES];
     size_t index;
@@ -108,7 +113,7 @@ static void add_state(const json_t *status, struct line *line)
         add(line, "paused with the run");
         return;
     }
-    if (ctl_number(trainer, "waits_s") < told_s) {
+    if (!stands_still(trainer)) {
         bool stopped = strcmp(ctl_text(trainer, "state"), "stopped") == 0;
         add(line, "%s%s", ctl_text(trainer, "state"), stopped ? " (resume starts it)" : "");
         return;
@@ -155,7 +160,7 @@ static void print_trainer(const json_t *status, const struct ctl_text_look *look
     add_left(status, &line);
     bool trains =
         strcmp(ctl_text(trainer, "state"), "training") == 0 || strcmp(ctl_text(trainer, "state"), "finishing") == 0;
-    if (trains && ctl_number(trainer, "tokens_per_s") > 0)
+    if (trains && !stands_still(trainer) && ctl_number(trainer, "tokens_per_s") > 0)
         add(&line, ", loss %s, %s tokens/s", human_loss(ctl_number(trainer, "loss"), loss),
             human_count(ctl_number(trainer, "tokens_per_s"), number));
     say(&line, "trainer", look, file);

@@ -1112,7 +1112,8 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .training = a->phase == TRAINING && !a->counted,
                                 .finishing = a->finishing || a->leave,
                                 .pid = a->pid,
-                                .step = a->report.step,
+                                /* Of one that is done, as far as the run goes by now: it may have been beyond. */
+                                .step = a->done_step > 0 ? step_of(a, a->done_step) : a->report.step,
                                 .tokens = tally_trained(&a->tally, a->report.tokens),
                                 .trained = a->report.trained,
                                 .tokens_counted = tally_counted(&a->tally),

@@ -18,8 +18,8 @@
 static const char spec[] = "[run]\nname = orders\nsteps = 100000\n[model]\nlayers = 2\n"
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\n";
 /* Who is silent or late is told soon, and a trainer that hangs is killed soon. */
-static const struct cluster_options options = {
-    .run = spec, .data = "sleep=5", .more = "[net]\naway = 1s\n[worker]\nhang = 4s"};
+static const char soon[] = "[net]\naway = 1s\n[worker]\nhang = 4s";
+static const struct cluster_options options = {.run = spec, .data = "sleep=5", .more = soon};
 
 /* STOOD_MS: a standing trainer would be hung by then, a missing one late several times over. */
 enum { ISLANDS = 3, A = 0, B, C, SOME = 12, STOP_MS = 3000, STOOD_MS = 12000, DECIDED_S = 30 };
@@ -235,12 +235,18 @@ static void set_steps(struct cluster *cluster, uint32_t i, long long steps)
         cluster_wait(cluster, k, has_steps, steps, "the new length");
 }
 
+/* Of an end before this one its trainer is finished, too, until it has heard that the run is longer. */
+static bool has_ended_at(struct cluster *cluster, uint32_t i, long long steps)
+{
+    return cluster_trainer_finished(cluster, i, 0) && step_of(cluster, i) == steps;
+}
+
 /* One end. `whole`: no daemon was killed, so that its account of tokens has all. */
 static void all_end_alike(struct cluster *cluster, long long steps, bool whole)
 {
     long long last = 0;
     for (uint32_t i = 0; i < ISLANDS; i++) {
-        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+        cluster_wait(cluster, i, has_ended_at, steps, "the end of training");
         long long versions = cluster_status_number(cluster, i, "versions");
         last = versions > last ? versions : last;
     }
@@ -259,7 +265,7 @@ static void all_end_alike(struct cluster *cluster, long long steps, bool whole)
 static void a_run_made_shorter_has_one_end_and_goes_on_when_made_longer(void **state)
 {
     (void)state;
-    static const struct cluster_options slow = {.run = spec, .data = "sleep=17"};
+    static const struct cluster_options slow = {.run = spec, .data = "sleep=17", .more = soon};
     struct cluster *cluster = cluster_new("runlength", ISLANDS, &options);
     cluster_configure(cluster, C, &slow);
     cluster_start_all(cluster);

@@ -282,6 +282,14 @@ static void a_daemon_in_the_foreground_has_no_supervisor(void **state)
     assert_nothing_runs();
 }
 
+/* That its trainer has begun, too: a daemon that does not answer yet has -1 versions, and one that answers has those of
+ * before. */
+static void wait_until_it_trains(void)
+{
+    WAIT_UNTIL(strcmp(homes_trainer(home), "training") == 0);
+    assert_true(homes_wait_versions(home, homes_number(home, NULL, "versions") + 1, PATIENCE_S));
+}
+
 /* The state alone first: a daemon that is started then would begin with nothing. */
 static void a_folder_that_is_removed_ends_both(void **state)
 {
@@ -290,7 +298,7 @@ static void a_folder_that_is_removed_ends_both(void **state)
     snprintf(away, sizeof away, "%s", testlib_path(home, "away"));
     snprintf(kept, sizeof kept, "%s", testlib_path(home, "state"));
     start();
-    assert_true(homes_wait_versions(home, homes_number(home, NULL, "versions") + 1, PATIENCE_S));
+    wait_until_it_trains();
     assert_int_equal(rename(kept, away), 0); /* a trainer that begins would make its folder there */
     WAIT_UNTIL(homes_supervisor(home) == 0);
     assert_true(log_says("was removed or replaced, so what is saved is lost: this daemon ends"));
@@ -301,7 +309,7 @@ static void a_folder_that_is_removed_ends_both(void **state)
     start();
     int pid = homes_daemon(home), supervisor = homes_supervisor(home),
         trainer = (int)homes_number(home, "trainer", "pid");
-    assert_true(homes_wait_versions(home, homes_number(home, NULL, "versions") + 1, PATIENCE_S));
+    wait_until_it_trains();
     snprintf(away, sizeof away, "rm -rf %s", home);
     for (int i = 0; i < 100 && access(home, F_OK) == 0; i++)
         (void)!system(away);

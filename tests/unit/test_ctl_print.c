@@ -83,6 +83,18 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
     assert_null(strstr(printed, "degraded   no"));
 }
 
+/* The last rate it told is not one of now. */
+static void one_that_stands_still_for_others_has_no_rate(void **state)
+{
+    (void)state;
+    print(ctl_print_status, "{\"trainer\":{\"state\":\"training\",\"step\":9,\"loss\":2,\"tokens_per_s\":890,"
+                            "\"waits_s\":2.9,\"waits_for\":[\"b\"]},\"run\":{\"steps\":90}}");
+    assert_prints("trainer    training, step 9 of 90 (10 %), loss 2.0000, 890 tokens/s\n");
+    print(ctl_print_status, "{\"trainer\":{\"state\":\"training\",\"step\":9,\"loss\":2,\"tokens_per_s\":890,"
+                            "\"waits_s\":3,\"waits_for\":[\"b\"]},\"run\":{\"steps\":90}}");
+    assert_prints("trainer    waits for b (for 3 s, as late = wait has it), step 9 of 90 (10 %)\n");
+}
+
 static void a_daemon_that_was_started_again_is_told(void **state)
 {
     (void)state;
@@ -319,6 +331,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
+        cmocka_unit_test(one_that_stands_still_for_others_has_no_rate),
         cmocka_unit_test(a_daemon_that_was_started_again_is_told),
         cmocka_unit_test(a_status_fits_its_terminal),
         cmocka_unit_test(what_is_not_known_is_a_dash),

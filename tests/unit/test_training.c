@@ -695,6 +695,24 @@ static void whoever_is_done_is_not_when_the_run_is_longer(void **state)
     assert_false(trainer_outgrown(stage.trainer));
 }
 
+/* What was shorter than it had trained is longer again, and still not longer than that. */
+static void whoever_was_beyond_the_end_is_where_the_run_ends(void **state)
+{
+    (void)state;
+    struct ipc_message message = {.type = IPC_FINISHED, .report = {.step = 15}};
+    stage.run.spec.length = 9;
+    report_step(15);
+    stage_send(&stage, &message, -1);
+    stage_tick(&stage, 1);
+    assert_int_equal(trainer_info(stage.trainer).step, 9);
+    stage.run.spec.length = 12;
+    assert_false(trainer_outgrown(stage.trainer));
+    assert_int_equal(trainer_info(stage.trainer).step, 12);
+    stage.run.spec.length = 20;
+    assert_true(trainer_outgrown(stage.trainer));
+    assert_int_equal(trainer_info(stage.trainer).step, 15);
+}
+
 /* ---- a trainer that does not listen ---- */
 
 static void one_that_does_not_read_is_not_waited_for(void **state)
@@ -745,6 +763,7 @@ int main(void)
         on_stage(in_a_paused_run_its_standing_is_no_step),
         on_stage(whoever_begins_in_a_pause_is_told),
         on_stage(whoever_is_done_is_not_when_the_run_is_longer),
+        on_stage(whoever_was_beyond_the_end_is_where_the_run_ends),
         on_stage(one_that_does_not_read_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

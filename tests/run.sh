@@ -4,9 +4,9 @@
 # A test is a program: exit 0 passes, 77 skips (its last line is the reason), anything else fails.
 # A line "skip: REASON" inside a test counts as a skipped part of it, so that nothing skipped looks like a pass.
 # Those that mostly compute run beside each other, as many as there are processors, on the time that all others leave
-# (nice): these are unit tests, twice as many; then what starts daemons and mostly waits, three times as many. At last
-# come other scripts, and programs whose trainers compute all the time, as many as there are processors: beside these
-# the others would wait twice as long. The longest first.
+# (nice): these are unit tests, twice as many; then programs that start daemons and mostly wait, three times as many. At
+# last come scripts, and programs whose trainers compute all the time, as many as there are processors: beside these the
+# others would wait twice as long. The longest first.
 # Under a sanitizer unit tests run as many as there are processors, and all others behind them one by one: there they
 # compute, too.
 set -u
@@ -77,17 +77,16 @@ together() { # how many, pattern, tests
 by_length() {
     long=
     for name in sim/test_sync system/test_trouble system/test_join system/test_reached system/test_disk system/test_size \
-        system/test_state_transfer system/test_rekey system/test_islands system/test_outlives system/docs \
-        system/test_damaged system/ranks system/test_liar system/test_lies \
-        system/test_harmless system/test_refused system/test_supervised system/test_paused system/test_run_orders \
-        system/demo system/python system/test_flood \
-        sim/test_epochs num/outer_bits num/test_direction lint/clang unit/test_join_client; do
+        system/test_state_transfer system/test_islands system/test_damaged system/test_liar system/test_lies \
+        system/test_outlives \
+        system/test_harmless system/test_refused system/docs system/ranks system/test_supervised system/demo \
+        sim/test_epochs num/outer_bits unit/test_join_client; do
         printf '%s\n' "$@" | grep -E "/$name(\.sh)?\$"
         long="$long|$name"
     done
     printf '%s\n' "$@" | grep -vE "/(${long#|})(\.sh)?\$"
 }
-waiting='trouble|join|reached|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|lies|founder|release|refused|paused|own_trainer|watch|copying|rogue|models|rekey|supervised|run_orders|witness|dealt|help|turned|home|kept|position'
+waiting='trouble|join|reached|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|lies|founder|release|refused|paused|own_trainer|watch|copying|rogue|models'
 sorted=$(by_length "$@")
 computing='^(script:)?(sim|num|emu|lint|fuzz)/'
 if [ -n "${SAN:-}" ]; then
@@ -100,7 +99,7 @@ else
     ) &
     computes=$!
     together $((2 * processors)) '^unit/' $sorted
-    together $((3 * processors)) "^(system/test_($waiting)|script:system/(docs|ranks))\$" $sorted
+    together $((3 * processors)) "^system/test_($waiting)\$" $sorted
     wait "$computes"
     together "$processors" '^(script:)?system/' $sorted
 fi

@@ -77,16 +77,16 @@ together() { # how many, pattern, tests
 by_length() {
     long=
     for name in sim/test_sync system/test_trouble system/test_join system/test_reached system/test_disk system/test_size \
-        system/test_state_transfer system/test_islands system/test_damaged system/test_liar system/test_lies \
-        system/test_outlives \
-        system/test_harmless system/test_refused system/docs system/ranks system/test_supervised system/demo \
-        sim/test_epochs num/outer_bits unit/test_join_client; do
+        system/test_state_transfer system/test_rekey system/test_islands system/test_outlives system/test_damaged \
+        system/test_liar system/test_lies system/test_harmless system/test_refused system/docs system/ranks \
+        system/demo system/python system/test_supervised system/test_flood system/test_run_orders \
+        sim/test_epochs num/outer_bits num/test_direction lint/clang unit/test_join_client; do
         printf '%s\n' "$@" | grep -E "/$name(\.sh)?\$"
         long="$long|$name"
     done
     printf '%s\n' "$@" | grep -vE "/(${long#|})(\.sh)?\$"
 }
-waiting='trouble|join|reached|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|lies|founder|release|refused|paused|own_trainer|watch|copying|rogue|models'
+waiting='trouble|join|reached|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|lies|founder|release|refused|paused|own_trainer|watch|copying|rogue|models|rekey'
 sorted=$(by_length "$@")
 computing='^(script:)?(sim|num|emu|lint|fuzz)/'
 if [ -n "${SAN:-}" ]; then

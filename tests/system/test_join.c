@@ -23,7 +23,7 @@ static const char *text, *spec, *paris, *oslo, *rome, *bern;
 /* They wait where others compute, so that this test leaves the processors to others. Valid until the next call. */
 static const char *trainer(const char *name)
 {
-    return village_synth(spec, name, "sleep=5");
+    return village_synth(spec, name, "sleep=20");
 }
 
 /* What it says is to be typed works when it is copied. */

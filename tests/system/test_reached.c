@@ -27,7 +27,7 @@ static char paris_listens[ADDRESS_MAX], rome_listens[ADDRESS_MAX];
 
 static const char *trainer(const char *name)
 {
-    return village_synth(spec, name, "sleep=5");
+    return village_synth(spec, name, "sleep=20");
 }
 
 /* Copied; valid until the next call. */

@@ -26,7 +26,7 @@ static const char *text, *spec, *paris, *oslo, *rome;
 
 static const char *trainer(const char *name)
 {
-    return village_synth(spec, name, "sleep=5");
+    return village_synth(spec, name, "sleep=20");
 }
 
 static void fail_with_logs(const char *home, const char *what)

@@ -45,6 +45,7 @@ void say_end(bool over, const char *why);
 /* The next message that is no report; fails if there is none. */
 void assert_hears(uint32_t type);
 
+extern int begins; /* what diloco_begin() is to give; DILOCO_OK, unless a test says otherwise */
 /* The trainer is attached, and its tensor holds the anchor: each value its index. */
 void begin(void);
 void end(void);

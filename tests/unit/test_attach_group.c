@@ -11,12 +11,15 @@
 #include "common/env.h"
 #include "tests/lib/counterpart.h"
 #include "tests/lib/late.h"
+#include "worker/libdiloco/attach_group.h"
 
+/* WAYS that ranks may be near or far: nobody asks; all near; all far but rank 0; the last one far. */
+enum { WAYS = 4 };
 enum { ROWS = 25, WIDTH = 20, RANKS_MAX = 4 };
 
 /* ---- the ranks ---- */
 
-enum command { STEP, KEEP, FINISH, QUIT };
+enum command { STEP, SETTLE, KEEP, FINISH, QUIT };
 
 static struct rank {
     struct diloco_group group;
@@ -31,14 +34,18 @@ static struct rank {
     uint64_t seed;
     uint64_t changes; /* steps that changed the tensor */
     _Atomic int kept; /* so often */
+    bool other_model;
+    char error[2 * IPC_TEXT_BYTES]; /* the text of its failure */
     pthread_t thread;
 } ranks[RANKS_MAX];
 
 static int ranks_count;
-static bool late_devices;
+static bool far[RANKS_MAX];       /* gets no descriptor */
+static bool late_devices, speaks; /* the group has send and receive */
+static bool unsettled;            /* steps do not wait for what is on its way */
 static pthread_barrier_t meeting, told;
 static enum command command;
-static char passed[8192];
+static char passed[SHM_BYTES];
 static int passed_fd;
 static int steps;                 /* of rank 0, in this story */
 static double heard_s, longest_s; /* when the others last heard of rank 0; how long they ever heard nothing */
@@ -63,9 +70,96 @@ static int broadcast(void *user, void *bytes, size_t count, int *fd)
     meet(NULL);
     if (rank->group.rank > 0) {
         memcpy(bytes, passed, count);
-        *fd = passed_fd >= 0 ? dup(passed_fd) : -1;
+        *fd = passed_fd >= 0 && !far[rank->group.rank] ? dup(passed_fd) : -1;
     }
     return meet(NULL);
+}
+
+/* ---- what far ranks and those that serve them send each other ---- */
+
+enum { POSTS_MAX = 256, LOOKS = 3 };
+
+/* One end of a message; both ends are there before its bytes are moved, and they are late. */
+static struct post {
+    bool used, sends, met;
+    int from, to, looks;
+    uint32_t tag;
+    uint64_t order;
+    void *bytes;
+    size_t count;
+} posts[POSTS_MAX];
+
+static pthread_mutex_t posts_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t posts_met = PTHREAD_COND_INITIALIZER;
+static uint64_t posts_order;
+static int lost_rank = -1; /* nothing arrives from or at it any more */
+
+static struct post *oldest(const struct post *like, bool sends)
+{
+    struct post *found = NULL;
+    for (int i = 0; i < POSTS_MAX; i++) {
+        struct post *one = &posts[i];
+        if (one->used && !one->met && one->sends == sends && one->from == like->from && one->to == like->to &&
+            one->tag == like->tag && (found == NULL || one->order < found->order))
+            found = one;
+    }
+    return found;
+}
+
+static uint64_t post(int from, int to, uint32_t tag, void *bytes, size_t count, bool sends)
+{
+    pthread_mutex_lock(&posts_lock);
+    struct post *one = posts;
+    while (one->used)
+        one++;
+    assert_true(one < posts + POSTS_MAX);
+    *one = (struct post){.used = true,
+                         .sends = sends,
+                         .from = from,
+                         .to = to,
+                         .tag = tag,
+                         .order = posts_order++,
+                         .bytes = bytes,
+                         .count = count};
+    struct post *sent = oldest(one, true), *received = oldest(one, false);
+    if (sent != NULL && received != NULL) {
+        if (sent->count != received->count)
+            fail_msg("of %zu bytes %zu are waited for", sent->count, received->count);
+        sent->met = received->met = true;
+        sent->looks = received->looks = sent->count > sizeof(uint32_t) ? LOOKS : 0; /* a word overtakes values */
+        memcpy(received->bytes, sent->bytes, sent->count);
+        pthread_cond_broadcast(&posts_met);
+    }
+    uint64_t number = (uint64_t)(one - posts) + 1;
+    pthread_mutex_unlock(&posts_lock);
+    return number;
+}
+
+static uint64_t send_to(void *user, int rank, uint32_t tag, const void *bytes, size_t count)
+{
+    void *out;
+    memcpy(&out, &bytes, sizeof out);
+    return post(((struct rank *)user)->group.rank, rank, tag, out, count, true);
+}
+
+static uint64_t receive_from(void *user, int rank, uint32_t tag, void *bytes, size_t count)
+{
+    return post(rank, ((struct rank *)user)->group.rank, tag, bytes, count, false);
+}
+
+static int has_arrived(void *user, uint64_t number, int wait)
+{
+    (void)user;
+    pthread_mutex_lock(&posts_lock);
+    struct post *one = &posts[number - 1];
+    assert_true(one->used);
+    bool gone = lost_rank >= 0 && (one->from == lost_rank || one->to == lost_rank);
+    while (wait && !one->met && !gone)
+        pthread_cond_wait(&posts_met, &posts_lock);
+    int result = gone ? -1 : one->met && (wait || one->looks-- <= 0);
+    one->used = result == 0;
+    pthread_mutex_unlock(&posts_lock);
+    return result;
 }
 
 static float *values_of(struct rank *rank)
@@ -125,6 +219,7 @@ static void *follow(void *user)
     struct diloco_tensor own = announced;
     own.data = rank->values;
     own.part = rank->part;
+    own.name = rank->other_model ? "another" : own.name;
     rank->start.size = sizeof rank->start;
     rank->result = diloco_attach(&options, &rank->d);
     if (rank->result == DILOCO_OK)
@@ -143,6 +238,8 @@ static void *follow(void *user)
             rank->result = diloco_step(rank->d, &(struct diloco_report){.size = sizeof(struct diloco_report)});
         if (now == STEP)
             rank->changes += (uint64_t)diloco_changed(rank->d, 0);
+        if (now == SETTLE)
+            rank->result = diloco_keep_begin(rank->d);
         if (now == KEEP)
             rank->result = diloco_keep(rank->d, NULL, 0) == 0 ? keep_apart(rank, rank->d) : DILOCO_ERROR;
         if (now == KEEP)
@@ -150,12 +247,13 @@ static void *follow(void *user)
         if (now == FINISH)
             rank->result = diloco_finish(rank->d);
     }
+    snprintf(rank->error, sizeof rank->error, "%s", diloco_error(rank->d));
     rank->steps = diloco_run_step(rank->d);
     diloco_detach(rank->d);
     return NULL;
 }
 
-static void start_ranks(void)
+static void make_groups(void)
 {
     pthread_barrier_init(&meeting, NULL, (unsigned)ranks_count);
     pthread_barrier_init(&told, NULL, (unsigned)ranks_count);
@@ -167,11 +265,22 @@ static void start_ranks(void)
                                             .user = rank,
                                             .broadcast = broadcast,
                                             .barrier = meet};
+        if (speaks) {
+            rank->group.send = send_to;
+            rank->group.receive = receive_from;
+            rank->group.arrived = has_arrived;
+            rank->group.host = far[r] ? "a far one" : "a near one";
+        }
         rank->device = late_device(&rank->late, true);
         rank->d = NULL;
         rank->changes = 0;
         rank->kept = 0;
     }
+}
+
+static void start_ranks(void)
+{
+    make_groups();
     group = ranks_count > 1 ? ranks[0].group : (struct diloco_group){0};
     device = late_devices ? ranks[0].device : (struct diloco_device){0};
     announced.dims = 2;
@@ -222,16 +331,21 @@ static void step(void)
     assert_int_equal(diloco_step(d, &(struct diloco_report){.size = sizeof(struct diloco_report), .tokens = 10}),
                      DILOCO_OK);
     ranks[0].changes += (uint64_t)diloco_changed(d, 0);
+    if (!speaks || ranks_count == 1 || unsettled)
+        return;
+    say(SETTLE); /* what is on its way arrives before the next step, so that all is done at the same ones */
+    assert_int_equal(diloco_keep_begin(d), DILOCO_OK);
 }
 
 /* ---- what comes of a story ---- */
 
 struct outcome {
     float sent[2][COUNT]; /* snapshots */
-    float tensor[COUNT], last[COUNT];
+    float under_way[COUNT], tensor[COUNT], last[COUNT];
     size_t kept_bytes;
     char *kept;
     float apart[DILOCO_KEPT_KINDS][COUNT]; /* what is kept a tensor at a time, of all ranks */
+    float later[DILOCO_KEPT_KINDS][COUNT]; /* the same once an anchor was taken in */
 };
 
 static void gather(float *to)
@@ -242,6 +356,18 @@ static void gather(float *to)
             assert_true(to[place(&ranks[r].part, i)] == 0);
             to[place(&ranks[r].part, i)] = values_of(&ranks[r])[i];
         }
+}
+
+static void keep_of_all(float (*to)[COUNT])
+{
+    say(KEEP);
+    size_t bytes = diloco_keep_bytes(d);
+    char *whole = calloc(1, bytes);
+    assert_true(diloco_keep(d, whole, bytes) > 0);
+    free(whole);
+    assert_int_equal(keep_apart(&ranks[0], d), DILOCO_OK);
+    memcpy(to, apart, sizeof apart);
+    memset(apart, 0, sizeof apart);
 }
 
 static void keep(struct outcome *out)
@@ -275,12 +401,15 @@ static struct outcome story(void)
     start_ranks();
     steps = 0;
     fragment->due_step = 2;
+    fragment->eager_share = 0.5;
     for (int i = 0; i < 4; i++)
         step();
     assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
     memcpy(out.sent[0], ipc_area(shm, fragment), sizeof out.sent[0]);
     keep(&out);
+    gather(out.under_way); /* with an estimate of what comes, where ranks are eager */
     fragment->due_step = 8;
+    fragment->mix_step = 6; /* it is there before that */
     bring_anchor(1, 1000, ranges, 3);
     for (int i = 0; i < 6; i++)
         step();
@@ -291,6 +420,7 @@ static struct outcome story(void)
     fragment->due_step = UINT64_MAX;
     for (int i = 0; i < 2; i++)
         step();
+    keep_of_all(out.later);
     gather(out.tensor);
     while_waiting = answer;
     slices = 0;
@@ -392,21 +522,28 @@ static void parts_are_the_whole(struct ipc_shm conf)
     late_devices = false;
     all_of_it();
     struct outcome want = story();
-    for (int late = 0; late < 2; late++)
-        for (size_t i = late == 0 ? 1 : 0; i < 4; i++) {
-            late_devices = late == 1;
+    for (int which = 0; which < 2 * WAYS; which++)
+        for (size_t i = 0; i < 4; i++) {
+            late_devices = which % 2 == 1;
+            speaks = which / 2 > 0;
             divide[i]();
+            for (int r = 0; r < ranks_count; r++)
+                far[r] = (which / 2 == 2 && r > 0) || (which / 2 == 3 && r == ranks_count - 1 && r > 0);
             struct outcome got = story();
             assert_memory_equal(got.sent, want.sent, sizeof got.sent);
+            assert_memory_equal(got.under_way, want.under_way, sizeof got.under_way);
             assert_memory_equal(got.tensor, want.tensor, sizeof got.tensor);
             assert_memory_equal(got.last, want.last, sizeof got.last);
             assert_int_equal(got.kept_bytes, want.kept_bytes);
             assert_memory_equal(got.kept, want.kept, want.kept_bytes);
             assert_memory_equal(got.apart, want.apart, sizeof want.apart);
+            assert_memory_equal(got.later, want.later, sizeof want.later);
             free(got.kept);
         }
     free(want.kept);
     make_conf = (struct ipc_shm){.overlap = 1, .mix = 0.25};
+    speaks = late_devices = false;
+    memset(far, 0, sizeof far);
 }
 
 static void ranks_stream(void **state)
@@ -472,6 +609,167 @@ static void who_waits_is_known_to_live(void **state)
     make_conf = (struct ipc_shm){.overlap = 1, .mix = 0.25};
 }
 
+/* ---- far ranks ---- */
+
+static void two_of_which_one_is_far(void)
+{
+    late_devices = false;
+    speaks = true;
+    pieces();
+    ranks_count = 2;
+    far[1] = true;
+}
+
+static void all_near_again(void)
+{
+    speaks = false;
+    memset(far, 0, sizeof far);
+    begins = DILOCO_OK;
+    lost_rank = -1;
+    ranks[1].other_model = false;
+}
+
+/* What the daemon took back is on its way by then; the newer one is what all take in, at the step that it is due at. */
+static void of_an_anchor_that_is_taken_back_the_next_is_taken_in_by_all(void **state)
+{
+    (void)state;
+    static const struct ipc_range all = {0, VALUES, IPC_MIX, 0};
+    two_of_which_one_is_far();
+    start_ranks();
+    steps = 0;
+    fragment->due_step = 1;
+    step();
+    step();
+    fragment->due_step = UINT64_MAX;
+    fragment->mix_step = 6;
+    bring_anchor(1, 1000, &all, 1);
+    say(STEP);
+    steps++;
+    add_half(&ranks[0]);
+    assert_int_equal(diloco_step(d, &(struct diloco_report){.size = sizeof(struct diloco_report)}), DILOCO_OK);
+    daemon_moves(IPC_ANCHOR, IPC_FILLING);
+    for (int i = 0; i < COUNT; i++)
+        ipc_area(shm, fragment)[i] = 3000;
+    fragment->anchor_version = 2;
+    daemon_moves(IPC_FILLING, IPC_ANCHOR);
+    for (int i = 0; i < 3; i++)
+        step();
+    assert_int_equal(fragment->base_version, 2);
+    for (uint64_t i = 0; i < ranks[0].part.count; i++)
+        assert_true(tensor[i] == 0.25f * ((float)i + 3) + 0.75f * 3000);
+    for (uint64_t i = 0; i < ranks[1].part.count; i++)
+        assert_true(ranks[1].values[i] == 0.25f * ((float)(i + ranks[1].part.first) + 3) + 0.75f * 3000);
+    stop_ranks();
+    all_near_again();
+}
+
+/* Steps until the word is that, which is long before so many. */
+static void step_until(enum ipc_word word)
+{
+    for (int i = 0; i < 100 && ipc_word(fragment) != word; i++)
+        step();
+    assert_int_equal(ipc_word(fragment), word);
+}
+
+/* What all ranks have, apart from what values were different at first. */
+static void assert_alike(const struct rank *rank, const float *values, float by)
+{
+    for (uint64_t i = 0; i < rank->part.count; i++)
+        assert_true(values[i] - by * (float)(i + rank->part.first) == tensor[0]);
+}
+
+/* Nobody waits: values come later than the word of the rank that sent them, and the anchor is due before far ranks have
+ * got it. */
+static void whoever_is_far_is_done_when_its_values_are_there(void **state)
+{
+    (void)state;
+    static const struct ipc_range all = {0, VALUES, IPC_MIX, 0};
+    two_of_which_one_is_far();
+    unsettled = true;
+    start_ranks();
+    steps = 0;
+    fragment->due_step = 1;
+    step_until(IPC_SNAPSHOT);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(ipc_area(shm, fragment)[i] == (float)i + 0.5f);
+    fragment->due_step = UINT64_MAX;
+    bring_anchor(1, 1024, &all, 1);
+    step_until(IPC_FREE);
+    assert_int_equal(fragment->base_version, 1);
+    assert_true(tensor[0] > 700);
+    assert_alike(&ranks[0], tensor, 0.25f);
+    stop_ranks();
+    assert_alike(&ranks[1], ranks[1].values, 0.25f);
+    unsettled = false;
+    all_near_again();
+}
+
+static void begin_in_vain(void)
+{
+    begins = DILOCO_ERROR;
+    start_ranks();
+    pthread_join(ranks[1].thread, NULL);
+    assert_int_equal(ranks[1].result, DILOCO_ERROR);
+    assert_non_null(
+        strstr(diloco_error(d), "rank 1 on a far one attaches another model than rank 0: 1 tensors of 500"));
+    assert_string_equal(ranks[1].error, diloco_error(d)); /* it may be that one's screen that is looked at */
+    end();
+    group = (struct diloco_group){0};
+}
+
+/* What any build says first, and hears. */
+struct greeting {
+    char version[32], host[64];
+    uint32_t ipc_version, order_bytes;
+};
+struct verdict {
+    int32_t result;
+    char text[2 * IPC_TEXT_BYTES];
+};
+enum { TAG_GREET = 0x7ffffff0 };
+
+static void *greet_as_another_build(void *user)
+{
+    struct rank *rank = user;
+    struct greeting own = {.version = "9.9.9",
+                           .host = "a far one",
+                           .ipc_version = IPC_VERSION,
+                           .order_bytes = sizeof(struct attach_order)};
+    struct verdict verdict;
+    int fd;
+    assert_int_equal(has_arrived(rank, send_to(rank, 0, TAG_GREET, &own, sizeof own), 1), 1);
+    assert_int_equal(broadcast(rank, &verdict, sizeof verdict, &fd), 0);
+    rank->result = verdict.result;
+    snprintf(rank->error, sizeof rank->error, "%s", verdict.text);
+    return NULL;
+}
+
+static void a_rank_of_another_build_is_named_before_anything_is_attached(void **state)
+{
+    (void)state;
+    two_of_which_one_is_far();
+    make_groups();
+    assert_int_equal(pthread_create(&ranks[1].thread, NULL, greet_as_another_build, &ranks[1]), 0);
+    struct diloco_options options = {.size = sizeof options, .socket_path = "nobody", .group = &ranks[0].group};
+    assert_int_equal(diloco_attach(&options, &d), DILOCO_ERROR);
+    pthread_join(ranks[1].thread, NULL);
+    assert_null(d);
+    assert_int_equal(ranks[1].result, DILOCO_ERROR);
+    assert_string_equal(ranks[1].error, diloco_error(NULL));
+    assert_non_null(strstr(ranks[1].error, "rank 1 on a far one has libdiloco 9.9.9 ("));
+    assert_non_null(strstr(ranks[1].error, "install the same package on all machines of an island"));
+    all_near_again();
+}
+
+static void a_rank_with_another_model_is_named_by_all(void **state)
+{
+    (void)state;
+    two_of_which_one_is_far();
+    ranks[1].other_model = true;
+    begin_in_vain();
+    all_near_again();
+}
+
 static void a_part_that_is_none_is_refused(void **state)
 {
     (void)state;
@@ -505,6 +803,10 @@ int main(void)
         cmocka_unit_test(ranks_set_work_aside),
         cmocka_unit_test(ranks_are_eager),
         cmocka_unit_test(who_waits_is_known_to_live),
+        cmocka_unit_test(whoever_is_far_is_done_when_its_values_are_there),
+        cmocka_unit_test(of_an_anchor_that_is_taken_back_the_next_is_taken_in_by_all),
+        cmocka_unit_test(a_rank_of_another_build_is_named_before_anything_is_attached),
+        cmocka_unit_test(a_rank_with_another_model_is_named_by_all),
         cmocka_unit_test(a_part_that_is_none_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,7 @@
 #include "common/mem.h"
 #include "worker/libdiloco/attach_core.h"
 #include "worker/libdiloco/attach_device.h"
+#include "worker/libdiloco/attach_far.h"
 #include "worker/libdiloco/attach_follow.h"
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_keep.h"
@@ -69,8 +70,11 @@ static int move_fragment(struct diloco *d, uint32_t f)
     int result = attach_settle_move(d, f, false);
     if (result == DILOCO_OK)
         result = attach_withdraw(d, f, &released);
-    if (result == DILOCO_OK && ipc_word(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
-        result = attach_merge(d, f, false);
+    bool anchor = ipc_word(fragment) == IPC_ANCHOR, due = d->step >= fragment->mix_step, there;
+    if (result == DILOCO_OK && anchor && due)
+        result = attach_merge(d, f, false, d->shm->late_wait != 0);
+    else if (result == DILOCO_OK && anchor)
+        result = attach_bring(d, f, false, &there);
     if (result == DILOCO_OK && ipc_word(fragment) == IPC_FREE && d->step >= fragment->due_step)
         result = attach_snapshot(d, f, false);
     return result;
@@ -230,7 +234,9 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
         diloco_detach(d);
         return DILOCO_ERROR;
     }
-    int result = attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, find_daemon(d), NULL);
+    int result = attach_far_greet(d);
+    if (result == DILOCO_OK)
+        result = attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, find_daemon(d), NULL);
     if (result != DILOCO_OK) {
         snprintf(attach_error, sizeof attach_error, "%s", d->error);
         diloco_detach(d);
@@ -301,7 +307,7 @@ static int await_go(struct diloco *d, struct ipc_message *message)
             return result;
         for (uint32_t f = 0; result == DILOCO_OK && f < d->shm->fragments_count; f++) {
             if (is_due(d, ipc_fragment(d->shm, f)))
-                result = attach_merge(d, f, false);
+                result = attach_merge(d, f, false, true);
             if (result == DILOCO_OK)
                 result = attach_settle_move(d, f, true);
         }
@@ -539,7 +545,7 @@ static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
     if (released)
         d->local[f].tokens_counted = d->tokens; /* refused for good: waiting would not make it better */
     if (result == DILOCO_OK && ipc_word(fragment) == IPC_ANCHOR)
-        result = attach_merge(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
+        result = attach_merge(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens, true);
     if (result == DILOCO_OK)
         result = attach_settle_move(d, f, true);
     if (result != DILOCO_OK)
@@ -686,6 +692,7 @@ void diloco_detach(struct diloco *d)
     attach_free_beside(d);
     attach_device_deinit(d);
     attach_group_deinit(d);
+    attach_far_deinit(d);
     if (d->shm != NULL)
         munmap(d->shm, d->shm->bytes);
     if (d->memfd >= 0)

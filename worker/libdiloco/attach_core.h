@@ -10,7 +10,9 @@
  *     attach_move   values, and the two moves of a fragment
  *     attach_device single moves, wherever the tensors are            attach_types   values of 16 bits
  *     attach_link   the connection: what is said and heard
+ *     attach_far    ranks on other machines, and what is on its way to and from them
  *     attach_group  ranks that hold the tensors in parts, who decides and who follows
+ *     attach_part   where the values of a part lie in the whole tensor
  *     attach_core   this struct, the text of its last failure          aside   the arithmetic of work set aside
  *
  * Each floor calls only those below it. One thread at a time uses a struct diloco. Nothing here waits, opens or
@@ -24,6 +26,9 @@
 
 #include "common/ipc.h"
 #include "worker/libdiloco/diloco.h"
+
+/* Of a fragment's two areas in the shared memory: the one with its base, or the other. */
+enum attach_area { ATTACH_BASE, ATTACH_AREA };
 
 struct tensor {
     struct ipc_tensor announced;
@@ -46,6 +51,7 @@ struct local {
     uint64_t tokens_counted; /* of ours, in the anchor our tensors last took in */
     enum ipc_word moving;    /* COPYING or MIXING: begun, and not known to be done; FREE: neither */
     uint64_t mark;           /* of the device: then it is done */
+    uint64_t brought;        /* rank 0: version of the anchor that far ranks were sent last, + 1; 0: none */
     uint64_t own_count;      /* values of the fragment that are our own */
     float *aside;            /* work of the contribution that is out; NULL unless the run sets it aside */
     float *past;             /* Eager: decayed sum of the outer gradients counted so far */
@@ -66,10 +72,12 @@ struct diloco {
     struct ipc_machine machine;  /* of options.machine; zero: not said */
     float *scratch;              /* attach_group: memory that ranks share; NULL: none */
     uint64_t scratch_values;
-    bool rank0_attached; /* of another rank: as rank 0 last said */
-    bool rank0_keeps;    /* rank 0 has all values, so that what a checkpoint keeps is its alone */
-    bool speaks_to_none; /* rank 0, while it keeps alone */
-    uint64_t awake_ms;   /* when rank 0 last told the others that it lives */
+    bool rank0_attached;    /* of another rank: as rank 0 last said */
+    bool rank0_keeps;       /* rank 0 has all values, so that what a checkpoint keeps is its alone */
+    bool speaks_to_none;    /* rank 0, while it keeps alone */
+    struct attach_far *far; /* NULL: every rank is near */
+    bool is_far;            /* this one: `shm` is a copy of its head and tables, without any area */
+    uint64_t awake_ms;      /* when rank 0 last told the others that it lives */
     char error[IPC_TEXT_BYTES + 256];
 
     struct tensor *tensors; /* as registered; from diloco_begin() on by layer and name */
@@ -96,7 +104,7 @@ struct diloco {
     struct local *local; /* by fragment */
     float *stretch;      /* for values on their way to a device that can only read and write; NULL until then */
     void *bad;           /* beside the tensors, one value: whether the work set aside holds NaN */
-    bool pinned;         /* the device knows the shared memory */
+    void *pinned;        /* host memory that the device knows; NULL: none */
 
     /* The connection: attach_link alone writes these. */
     char *socket_path;

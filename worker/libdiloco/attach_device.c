@@ -42,8 +42,8 @@ int attach_device_take(struct diloco *d, const struct diloco_device *device)
 void attach_device_deinit(struct diloco *d)
 {
     mem_free(d->stretch);
-    if (d->pinned)
-        device_of(d)->unpin(device_of(d)->user, d->shm);
+    if (d->pinned != NULL)
+        device_of(d)->unpin(device_of(d)->user, d->pinned);
 }
 
 void *attach_device_alloc(struct diloco *d, uint64_t values, const char *what)
@@ -67,12 +67,12 @@ void attach_device_free(struct diloco *d, void *memory)
         device_of(d)->free(device_of(d)->user, memory);
 }
 
-void attach_device_pin(struct diloco *d)
+void attach_device_pin(struct diloco *d, void *memory, size_t bytes)
 {
-    if (device_of(d)->pin == NULL || d->pinned)
+    if (device_of(d)->pin == NULL || d->pinned != NULL)
         return;
-    device_of(d)->pin(device_of(d)->user, d->shm, (size_t)d->shm->bytes);
-    d->pinned = true;
+    device_of(d)->pin(device_of(d)->user, memory, bytes);
+    d->pinned = memory;
 }
 
 /* ---- arithmetic on the host ---- */

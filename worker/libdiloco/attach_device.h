@@ -22,8 +22,8 @@ void attach_device_deinit(struct diloco *d);
 void *attach_device_alloc(struct diloco *d, uint64_t values, const char *what);
 void attach_device_free(struct diloco *d, void *memory);
 
-/* The shared memory that moves will name from now on. */
-void attach_device_pin(struct diloco *d);
+/* The host memory that moves will name from now on, until attach_device_deinit(). */
+void attach_device_pin(struct diloco *d, void *memory, size_t bytes);
 
 /* Does or queues one move of a tensor's values; move->size is set here. What a device without memory of its own cannot
  * do itself goes through host memory and is waited for. */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "worker/libdiloco/attach_device.h"
+#include "worker/libdiloco/attach_far.h"
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_move.h"
 
@@ -19,8 +20,11 @@ static int settle(struct diloco *d, bool wait)
             continue;
         int own = attach_device_reached(d, local->mark, wait, &done);
         if (own != DILOCO_OK || done) {
-            attach_group_did(d, f, own != DILOCO_OK);
+            if (local->moving == IPC_MIXING)
+                attach_far_swap(d, f);
             local->moving = IPC_FREE;
+            int told = attach_far_did(d, f, own != DILOCO_OK);
+            own = own != DILOCO_OK ? own : told;
         }
         result = own != DILOCO_OK ? own : result;
     }
@@ -28,7 +32,8 @@ static int settle(struct diloco *d, bool wait)
         bool done;
         result = attach_device_reached(d, attach_device_mark(d), true, &done);
     }
-    return result;
+    int turned = attach_far_turn(d, wait && result == DILOCO_OK);
+    return result != DILOCO_OK ? result : turned;
 }
 
 /* A move whose end rank 0 waits for. */
@@ -37,7 +42,7 @@ static int move(struct diloco *d, const struct attach_order *order)
     struct local *local = &d->local[order->fragment];
     int result = attach_own_part(d, order);
     if (result != DILOCO_OK) {
-        attach_group_did(d, order->fragment, true);
+        (void)!attach_far_did(d, order->fragment, true);
         return result;
     }
     local->moving = order->kind == ATTACH_ORDER_SNAPSHOT ? IPC_COPYING : IPC_MIXING;

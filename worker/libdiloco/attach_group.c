@@ -25,8 +25,11 @@ int attach_group_take(struct diloco *d, const struct diloco_group *group)
         return DILOCO_OK;
     if (!attach_take(&d->group, sizeof d->group, group))
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_group");
+    group = &d->group;
+    bool some = group->send != NULL || group->receive != NULL || group->arrived != NULL;
+    bool all = group->send != NULL && group->receive != NULL && group->arrived != NULL;
     if (group->count < 1 || group->rank < 0 || group->rank >= group->count || group->broadcast == NULL ||
-        group->barrier == NULL)
+        group->barrier == NULL || some != all)
         return attach_fail(d, DILOCO_ERROR, "options.group: rank %d of %d, or a function is missing", group->rank,
                            group->count);
     return DILOCO_OK;
@@ -101,22 +104,16 @@ void attach_group_did(struct diloco *d, uint32_t f, bool failed)
         atomic_fetch_add(&ipc_fragment(d->shm, f)->ranks_done, 1);
 }
 
-int attach_group_done(struct diloco *d, uint32_t f, bool wait, bool *done)
+int attach_group_done(struct diloco *d, uint32_t f, bool *done)
 {
     *done = true;
     if (alone(d))
         return DILOCO_OK;
-    int result = DILOCO_OK;
-    if (wait) {
-        result = attach_order(d, &(struct attach_order){.kind = ATTACH_ORDER_SETTLE}, -1);
-        if (result == DILOCO_OK)
-            result = attach_meet(d);
-    }
     uint32_t count = atomic_load(&ipc_fragment(d->shm, f)->ranks_done);
-    if (result == DILOCO_OK && (count & FAILED) != 0)
+    if ((count & FAILED) != 0)
         return attach_fail(d, DILOCO_ERROR, "a device of another rank has failed");
     *done = count == (uint32_t)d->group.count - 1;
-    return result;
+    return DILOCO_OK;
 }
 
 /* ---- memory of the ranks' own ---- */
@@ -125,9 +122,10 @@ int attach_group_map_scratch(struct diloco *d, int fd, uint64_t count)
 {
     attach_group_deinit(d);
     off_t bytes = fd >= 0 ? lseek(fd, 0, SEEK_END) : -1;
-    if (bytes < 0 || (uint64_t)bytes < count * sizeof *d->scratch)
+    if (!d->is_far && (bytes < 0 || (uint64_t)bytes < count * sizeof *d->scratch))
         return attach_fail(d, DILOCO_ERROR, "the memory that ranks share is not there");
-    void *map = mmap(NULL, count * sizeof *d->scratch, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int how = d->is_far ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+    void *map = mmap(NULL, count * sizeof *d->scratch, PROT_READ | PROT_WRITE, how, d->is_far ? -1 : fd, 0);
     if (map == MAP_FAILED)
         return attach_fail(d, DILOCO_ERROR, "cannot map the memory that ranks share: %s", strerror(errno));
     d->scratch = map;

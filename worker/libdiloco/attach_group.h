@@ -25,11 +25,20 @@ enum attach_order_kind {
     ATTACH_ORDER_PAST_ANEW,  /* Eager's past is zero again */
     ATTACH_ORDER_KEPT_IN,    /* `which`: enum diloco_kept; by options.kept_values */
     ATTACH_ORDER_SNAPSHOT,
+    ATTACH_ORDER_BRING,  /* the anchor in the area to far ranks */
     ATTACH_ORDER_ANCHOR, /* `sent`, `ending` */
     ATTACH_ORDER_BACK,   /* the work set aside */
     ATTACH_ORDER_SETTLE, /* wait until all is done, then meet */
+    ATTACH_ORDER_LOOK,   /* nothing is moved: `now` alone */
     ATTACH_ORDER_WAIT,   /* nothing yet: rank 0 lives */
     ATTACH_ORDER_END     /* of the call: result, step, start, error */
+};
+
+/* What changes of a fragment in the shared memory, for those that do not see it. */
+struct attach_now {
+    uint32_t word, ranges_count;
+    double eager_share;
+    struct ipc_range ranges[IPC_RANGES_MAX];
 };
 
 struct attach_order {
@@ -41,6 +50,7 @@ struct attach_order {
     struct diloco_start start;
     struct deal deal;
     char error[sizeof((struct diloco *)0)->error];
+    struct attach_now now; /* of SNAPSHOT, BRING, ANCHOR and LOOK */
 };
 
 /* DILOCO_ERROR: it lacks a function, or is of another size. */
@@ -67,10 +77,11 @@ ERR_MUST_CHECK int attach_meet(struct diloco *d);
 void attach_group_begins(struct diloco *d, uint32_t f);
 /* The others: this rank has done its part, or cannot. */
 void attach_group_did(struct diloco *d, uint32_t f, bool failed);
-/* Rank 0: whether all others have; `*done`; with `wait` orders them to be. DILOCO_ERROR: one cannot. */
-ERR_MUST_CHECK int attach_group_done(struct diloco *d, uint32_t f, bool wait, bool *done);
+/* Rank 0: whether all others have; `*done`. DILOCO_ERROR: one cannot. */
+ERR_MUST_CHECK int attach_group_done(struct diloco *d, uint32_t f, bool *done);
 
-/* Memory for `count` values that all ranks see; rank 0 calls and orders it of the others, who map what came along. */
+/* Memory for `count` values that all ranks see; rank 0 calls and orders it of the others, who map what came along. A
+ * far rank gets memory of its own. */
 ERR_MUST_CHECK int attach_group_scratch(struct diloco *d, uint64_t count);
 ERR_MUST_CHECK int attach_group_map_scratch(struct diloco *d, int fd, uint64_t count);
 

@@ -153,7 +153,7 @@ int attach_keep_settle(struct diloco *d)
     int result = attach_settle_all(d);
     for (uint32_t f = 0; result == DILOCO_OK && f < fragments_of(d); f++)
         result = attach_settle_move(d, f, true);
-    return result;
+    return result == DILOCO_OK ? attach_look(d) : result;
 }
 
 /* The head, and the digest behind all that was written up to `end`. */

@@ -13,6 +13,7 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "worker/libdiloco/attach_device.h"
+#include "worker/libdiloco/attach_far.h"
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_link.h"
 #include "worker/libdiloco/attach_move.h"
@@ -47,7 +48,8 @@ static int touch_shared(struct diloco *d)
         piece = d->shm->bytes - at < MAP_PIECE ? d->shm->bytes - at : MAP_PIECE;
         if (!attach_follows(d) && attach_interrupted(d))
             return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while memory was shared with the daemon");
-        attach_group_awake(d);
+        if (d->far == NULL) /* else they wait for this rank's word, where no other is expected */
+            attach_group_awake(d);
         if (madvise((char *)d->shm + at, (size_t)piece, MADV_POPULATE_WRITE) == 0)
             continue;
         if (errno == EINVAL || errno == EINTR)
@@ -68,8 +70,15 @@ static bool may_shrink(int memfd)
     return seals < 0 || (seals & F_SEAL_SHRINK) == 0;
 }
 
-int attach_map(struct diloco *d, int memfd, uint64_t session)
+static int map_shared(struct diloco *d, int memfd)
 {
+    if (memfd < 0 && attach_follows(d) && d->far != NULL)
+        return DILOCO_OK; /* a far rank */
+    if (memfd < 0 && attach_follows(d))
+        return attach_fail(d, DILOCO_ERROR,
+                           "rank %d got no descriptor of the daemon's memory, as one on another machine does not, and "
+                           "options.group has no send, receive and arrived to reach it by",
+                           d->group.rank);
     if (memfd >= 0 && may_shrink(memfd)) {
         close(memfd);
         return attach_fail(d, DILOCO_ERROR,
@@ -95,13 +104,21 @@ int attach_map(struct diloco *d, int memfd, uint64_t session)
     }
     d->memfd = memfd;
     d->shm = map;
-    d->session = session;
     if (mem_new(map->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK ||
         attach_link_reserve(d, map->fragments_count) != ERR_OK)
         return attach_fail(d, DILOCO_ERROR, "%s", err_text());
     int result = touch_shared(d);
     if (result != DILOCO_OK)
         return result;
-    attach_device_pin(d);
-    return place_tensors(d);
+    attach_device_pin(d, d->shm, (size_t)d->shm->bytes);
+    return DILOCO_OK;
+}
+
+int attach_map(struct diloco *d, int memfd, uint64_t session)
+{
+    int result = attach_far_meet(d, map_shared(d, memfd));
+    d->session = session;
+    if (result == DILOCO_OK)
+        result = place_tensors(d);
+    return result == DILOCO_OK ? attach_far_parts(d) : result;
 }

@@ -7,38 +7,12 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "worker/libdiloco/attach_device.h"
+#include "worker/libdiloco/attach_far.h"
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_link.h"
+#include "worker/libdiloco/attach_part.h"
 
 /* ---- values ---- */
-
-/* How many of a tensor's own values lie before position `at` of the whole tensor. */
-static uint64_t own_before(const struct tensor *t, uint64_t at)
-{
-    uint64_t column = at % t->width;
-    uint64_t in_row = column <= t->column0 ? 0 : column - t->column0 < t->columns ? column - t->column0 : t->columns;
-    uint64_t before = at / t->width * t->columns + in_row;
-    return before <= t->first ? 0 : before - t->first < t->count ? before - t->first : t->count;
-}
-
-/* The rows that own values from `own` to before `end` make, as many as are alike: how they lie in the whole tensor
- * (from `*at` on), and how many values they are. */
-static uint64_t next_block(const struct tensor *t, uint64_t own, uint64_t end, uint64_t *at, struct diloco_move *move)
-{
-    uint64_t of_all = t->first + own, column = of_all % t->columns, left = end - own;
-    *at = of_all / t->columns * t->width + t->column0 + column;
-    move->rows = 1;
-    move->stride = t->width;
-    if (t->columns == t->width) { /* rows follow each other closely */
-        move->columns = left;
-    } else if (column != 0 || left < t->columns) {
-        move->columns = left < t->columns - column ? left : t->columns - column;
-    } else {
-        move->rows = left / t->columns;
-        move->columns = t->columns;
-    }
-    return move->rows * move->columns;
-}
 
 /* What is moved: `own` is NULL for the tensors themselves, else an array of the fragment's that lies as they do. */
 struct what {
@@ -73,18 +47,20 @@ static int move_tensor(struct diloco *d, uint32_t f, struct tensor *t, const str
     const uint64_t offset = t->place.offset;
     if (what->own == NULL && what->kind != DILOCO_READ && what->kind != DILOCO_ASIDE_LOOK)
         d->any_changed = d->changed[t->number] = true;
-    uint64_t last = own_before(t, end - offset);
-    for (uint64_t own = own_before(t, begin - offset), at; own < last;) {
+    uint64_t last = attach_part_before(t, end - offset);
+    for (uint64_t own = attach_part_before(t, begin - offset), at; own < last;) {
         struct diloco_move move = {.kind = what->kind,
                                    .bad = d->bad,
                                    .keep = d->shm->mix,
                                    .fresh = (float)(d->local[f].share * d->shm->eager_fresh),
                                    .past_share = (float)(d->local[f].share * d->shm->eager_past),
                                    .decay = d->shm->eager_decay};
-        uint64_t count = next_block(t, own, last, &at, &move);
+        uint64_t count = attach_part_block(t, own, last, &at, &move);
+        uint64_t there = attach_far_place(d, t, own, at);
+        move.stride = d->is_far ? move.columns : move.stride;
         move.beside = t->own_offset + own;
-        move.host = what->host != NULL ? what->host + offset + at : NULL;
-        move.base = what->base != NULL ? what->base + offset + at : NULL;
+        move.host = what->host != NULL ? what->host + there : NULL;
+        move.base = what->base != NULL ? what->base + there : NULL;
         int result = what->own != NULL ? move_beside(d, what->own, &move) : move_live(d, f, t, own, &move);
         if (result != DILOCO_OK)
             return result;
@@ -117,18 +93,13 @@ static const struct tensor *find_tensor(const struct diloco *d, int number)
 }
 
 /* Own values of a tensor from one of its fragment's areas to `values`, closely packed; or `back`. */
-static void pack(const struct tensor *t, float *area, float *values, bool back)
+static void pack(const struct diloco *d, const struct tensor *t, enum attach_area which, float *values, bool back)
 {
-    for (uint64_t own = 0, at; own < t->count;) {
-        struct diloco_move block;
-        uint64_t of_block = next_block(t, own, t->count, &at, &block);
-        for (size_t row = 0; row < block.rows; row++) {
-            float *packed = values + own + row * block.columns;
-            float *there = area + t->place.offset + at + row * block.stride;
-            memcpy(back ? there : packed, back ? packed : there, block.columns * sizeof *values);
-        }
-        own += of_block;
-    }
+    float *area = attach_far_area(d, t->place.fragment, which), *own = area + t->own_offset;
+    if (d->is_far)
+        memcpy(back ? own : values, back ? values : own, t->count * sizeof *values);
+    else
+        attach_part_pack(t, area, values, back);
 }
 
 int attach_read_anchor(struct diloco *d, int tensor, float *values, uint64_t count)
@@ -137,14 +108,8 @@ int attach_read_anchor(struct diloco *d, int tensor, float *values, uint64_t cou
     if (t == NULL || count != t->count)
         return attach_fail(d, DILOCO_ERROR, "diloco_anchor() of %" PRIu64 " values of tensor %d, which has %" PRIu64,
                            count, tensor, t != NULL ? t->count : 0);
-    pack(t, ipc_base(d->shm, ipc_fragment(d->shm, t->place.fragment)), values, false);
+    pack(d, t, ATTACH_BASE, values, false);
     return DILOCO_OK;
-}
-
-static float *area_of(const struct diloco *d, uint32_t f, uint32_t which)
-{
-    const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    return which == ATTACH_BASE ? ipc_base(d->shm, fragment) : ipc_area(d->shm, fragment);
 }
 
 static float *beside(const struct diloco *d, uint32_t f, uint32_t which)
@@ -203,15 +168,14 @@ int attach_kept_out(struct diloco *d, int tensor, enum diloco_kept kind, float *
     if (kind == DILOCO_KEPT_SENT && word != IPC_COPYING && word != IPC_SNAPSHOT)
         memset(values, 0, count * sizeof *values);
     else if (kind == DILOCO_KEPT_SENT || word == IPC_MIXING)
-        pack(t, ipc_area(d->shm, fragment), values, false);
+        pack(d, t, ATTACH_AREA, values, false);
     else
-        pack(t, ipc_base(d->shm, fragment), values, false);
+        pack(d, t, ATTACH_BASE, values, false);
     return DILOCO_OK;
 }
 
 static int take_kept(struct diloco *d, const struct tensor *t, enum diloco_kept kind, float *values)
 {
-    const struct ipc_fragment *fragment = ipc_fragment(d->shm, t->place.fragment);
     float *own = kept_beside(d, t, kind);
     if (own == NULL && kind != DILOCO_KEPT_ANCHOR && kind != DILOCO_KEPT_SENT)
         return DILOCO_OK; /* what 16 bits could not hold, of fp32 */
@@ -220,7 +184,7 @@ static int take_kept(struct diloco *d, const struct tensor *t, enum diloco_kept 
                            t->announced.name);
     if (own != NULL)
         return move_kept(d, t, own, DILOCO_WRITE, values);
-    pack(t, kind == DILOCO_KEPT_SENT ? ipc_area(d->shm, fragment) : ipc_base(d->shm, fragment), values, true);
+    pack(d, t, kind == DILOCO_KEPT_SENT ? ATTACH_AREA : ATTACH_BASE, values, true);
     return DILOCO_OK;
 }
 
@@ -299,12 +263,12 @@ static int past_anew(struct diloco *d, uint32_t f)
 static int snapshot_values(struct diloco *d, uint32_t f)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    int result =
-        move_values(d, f, &(struct what){.kind = DILOCO_READ, .host = ipc_area(d->shm, fragment)}, 0, UINT64_MAX);
+    int result = move_values(d, f, &(struct what){.kind = DILOCO_READ, .host = attach_far_area(d, f, ATTACH_AREA)}, 0,
+                             UINT64_MAX);
     d->local[f].share = fragment->eager_share;
     if (result == DILOCO_OK && d->shm->set_aside != 0)
-        result = move_values(d, f, &(struct what){.kind = DILOCO_ASIDE_OUT, .base = ipc_base(d->shm, fragment)}, 0,
-                             UINT64_MAX);
+        result = move_values(d, f, &(struct what){.kind = DILOCO_ASIDE_OUT, .base = attach_far_area(d, f, ATTACH_BASE)},
+                             0, UINT64_MAX);
     return result;
 }
 
@@ -314,7 +278,7 @@ static int anchor_values(struct diloco *d, uint32_t f, bool sent, bool ending)
     int result = DILOCO_OK;
     for (uint32_t r = 0; result == DILOCO_OK && r < fragment->ranges_count && r < IPC_RANGES_MAX; r++) {
         const struct ipc_range *range = &fragment->ranges[r];
-        struct what what = {.host = ipc_area(d->shm, fragment), .base = ipc_base(d->shm, fragment)};
+        struct what what = {.host = attach_far_area(d, f, ATTACH_AREA), .base = attach_far_area(d, f, ATTACH_BASE)};
         bool aside = d->shm->set_aside != 0 && sent;
         if (range->mode == IPC_RESET || (ending && range->mode != IPC_SHIFT))
             what.kind = DILOCO_WRITE;
@@ -343,25 +307,93 @@ static int aside_values_back(struct diloco *d, uint32_t f)
     return result;
 }
 
+/* Moves `values` to an array and on to the one that a near rank has, or the other way. */
+static int carry_out(struct diloco *d, uint32_t f, float *values, int moved)
+{
+    return moved == DILOCO_OK ? attach_far_up(d, f, values) : moved;
+}
+
+static int move_area(struct diloco *d, uint32_t f, enum attach_area which, bool out)
+{
+    struct what what = {.kind = out ? DILOCO_READ : DILOCO_WRITE, .host = attach_far_area(d, f, which)};
+    int result = out ? DILOCO_OK : attach_far_down(d, f, what.host, true);
+    if (result == DILOCO_OK)
+        result = move_values(d, f, &what, 0, UINT64_MAX);
+    return out ? carry_out(d, f, what.host, result) : result;
+}
+
+static int move_beside_by_scratch(struct diloco *d, uint32_t f, uint32_t which, bool out)
+{
+    int result = out ? DILOCO_OK : attach_far_down(d, f, d->scratch, true);
+    if (result == DILOCO_OK)
+        result = copy_beside(d, f, which, out ? DILOCO_READ : DILOCO_WRITE, d->scratch);
+    return out ? carry_out(d, f, d->scratch, result) : result;
+}
+
+static int kept_values_in(struct diloco *d, uint32_t f, enum diloco_kept kind)
+{
+    int result = own_kept(d, f, kind);
+    if (kind != DILOCO_KEPT_ANCHOR && kind != DILOCO_KEPT_SENT)
+        return result;
+    return carry_out(d, f, attach_far_area(d, f, kind == DILOCO_KEPT_SENT ? ATTACH_AREA : ATTACH_BASE), result);
+}
+
+/* Who sees the shared memory has it already. */
+static int bring_values(struct diloco *d, uint32_t f)
+{
+    int result = attach_far_down(d, f, attach_far_area(d, f, ATTACH_AREA), false);
+    if (attach_follows(d) && !d->is_far)
+        attach_group_did(d, f, false);
+    return result;
+}
+
+/* Those that a far rank's word is to be counted for: the rank that serves it knows from then on. */
+static int counted(struct diloco *d, uint32_t f, int moved)
+{
+    return moved == DILOCO_OK ? attach_far_expect(d, f) : moved;
+}
+
+static void take_now(struct diloco *d, const struct attach_order *order)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, order->fragment);
+    atomic_store(&fragment->word, order->now.word);
+    fragment->eager_share = order->now.eager_share;
+    fragment->ranges_count = order->now.ranges_count;
+    memcpy(fragment->ranges, order->now.ranges, sizeof fragment->ranges);
+}
+
+/* Parts of an order that every rank says it has done, or that tells what there is. */
+static int counted_part(struct diloco *d, const struct attach_order *order)
+{
+    const uint32_t f = order->fragment;
+    if (d->is_far)
+        take_now(d, order);
+    switch ((enum attach_order_kind)order->kind) {
+    case ATTACH_ORDER_SNAPSHOT:
+        return counted(d, f, carry_out(d, f, attach_far_area(d, f, ATTACH_AREA), snapshot_values(d, f)));
+    case ATTACH_ORDER_BRING: return counted(d, f, bring_values(d, f));
+    case ATTACH_ORDER_ANCHOR: return counted(d, f, anchor_values(d, f, order->sent != 0, order->ending != 0));
+    default: return DILOCO_OK;
+    }
+}
+
 int attach_own_part(struct diloco *d, const struct attach_order *order)
 {
-    uint32_t f = order->fragment;
-    struct what what = {0};
+    const uint32_t f = order->fragment, which = order->which;
     int result = attach_before_moves(d);
     if (result != DILOCO_OK)
         return result;
     switch ((enum attach_order_kind)order->kind) {
-    case ATTACH_ORDER_COPY_OUT:
-    case ATTACH_ORDER_COPY_IN:
-        what.kind = order->kind == ATTACH_ORDER_COPY_OUT ? DILOCO_READ : DILOCO_WRITE;
-        what.host = area_of(d, f, order->which);
-        return move_values(d, f, &what, 0, UINT64_MAX);
-    case ATTACH_ORDER_BESIDE_OUT: return copy_beside(d, f, order->which, DILOCO_READ, d->scratch);
-    case ATTACH_ORDER_BESIDE_IN: return copy_beside(d, f, order->which, DILOCO_WRITE, d->scratch);
+    case ATTACH_ORDER_COPY_OUT: return move_area(d, f, (enum attach_area)which, true);
+    case ATTACH_ORDER_COPY_IN: return move_area(d, f, (enum attach_area)which, false);
+    case ATTACH_ORDER_BESIDE_OUT: return move_beside_by_scratch(d, f, which, true);
+    case ATTACH_ORDER_BESIDE_IN: return move_beside_by_scratch(d, f, which, false);
     case ATTACH_ORDER_PAST_ANEW: return past_anew(d, f);
-    case ATTACH_ORDER_KEPT_IN: return own_kept(d, f, (enum diloco_kept)order->which);
-    case ATTACH_ORDER_SNAPSHOT: return snapshot_values(d, f);
-    case ATTACH_ORDER_ANCHOR: return anchor_values(d, f, order->sent != 0, order->ending != 0);
+    case ATTACH_ORDER_KEPT_IN: return kept_values_in(d, f, (enum diloco_kept)which);
+    case ATTACH_ORDER_SNAPSHOT:
+    case ATTACH_ORDER_BRING:
+    case ATTACH_ORDER_ANCHOR:
+    case ATTACH_ORDER_LOOK: return counted_part(d, order);
     case ATTACH_ORDER_BACK: return aside_values_back(d, f);
     case ATTACH_ORDER_MAP:
     case ATTACH_ORDER_SCRATCH:
@@ -375,6 +407,12 @@ int attach_own_part(struct diloco *d, const struct attach_order *order)
 /* Of all ranks, this one too. */
 static int order(struct diloco *d, struct attach_order what)
 {
+    const struct ipc_fragment *fragment = ipc_fragment(d->shm, what.fragment);
+    if (d->far != NULL) {
+        what.now = (struct attach_now){
+            .word = ipc_word(fragment), .ranges_count = fragment->ranges_count, .eager_share = fragment->eager_share};
+        memcpy(what.now.ranges, fragment->ranges, sizeof what.now.ranges);
+    }
     int result = attach_order(d, &what, -1);
     return result == DILOCO_OK ? attach_own_part(d, &what) : result;
 }
@@ -385,7 +423,17 @@ int attach_settle_all(struct diloco *d)
     int result = attach_order(d, &(struct attach_order){.kind = ATTACH_ORDER_SETTLE}, -1);
     if (result == DILOCO_OK)
         result = attach_device_reached(d, attach_device_mark(d), true, &done);
+    if (result == DILOCO_OK)
+        result = attach_far_turn(d, true);
     return result == DILOCO_OK ? attach_meet(d) : result;
+}
+
+int attach_look(struct diloco *d)
+{
+    int result = DILOCO_OK;
+    for (uint32_t f = 0; d->far != NULL && result == DILOCO_OK && f < d->shm->fragments_count; f++)
+        result = order(d, (struct attach_order){.kind = ATTACH_ORDER_LOOK, .fragment = f});
+    return result;
 }
 
 int attach_copy_out(struct diloco *d, uint32_t f, enum attach_area to)
@@ -456,14 +504,56 @@ int attach_snapshot(struct diloco *d, uint32_t f, bool final)
     return attach_settle_move(d, f, false);
 }
 
-int attach_merge(struct diloco *d, uint32_t f, bool ending)
+/* Whether all ranks have done what they were ordered to do to a fragment: `*done`; waits for it with `wait`. */
+static int are_done(struct diloco *d, uint32_t f, bool wait, bool *done)
+{
+    int result = attach_far_turn(d, false);
+    if (result == DILOCO_OK)
+        result = attach_group_done(d, f, done);
+    if (result != DILOCO_OK || *done || !wait)
+        return result;
+    result = attach_settle_all(d);
+    return result == DILOCO_OK ? attach_group_done(d, f, done) : result;
+}
+
+int attach_bring(struct diloco *d, uint32_t f, bool wait, bool *there)
+{
+    const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    struct local *local = &d->local[f];
+    const uint64_t want = fragment->anchor_version + 1;
+    int result = DILOCO_OK;
+    *there = true;
+    if (d->far == NULL)
+        return DILOCO_OK;
+    if (local->brought != 0 && local->brought != want) { /* the daemon took that one back */
+        result = are_done(d, f, wait, there);
+        if (result != DILOCO_OK || !*there)
+            return result;
+        local->brought = 0;
+    }
+    if (local->brought == 0) {
+        attach_group_begins(d, f);
+        local->brought = want;
+        result = order(d, (struct attach_order){.kind = ATTACH_ORDER_BRING, .fragment = f});
+    }
+    return result == DILOCO_OK ? are_done(d, f, wait, there) : result;
+}
+
+int attach_merge(struct diloco *d, uint32_t f, bool ending, bool wait)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     struct local *local = &d->local[f];
-    bool counted = false, missed = false;
+    bool counted = false, missed = false, there;
     int result = attach_before_moves(d);
-    if (result != DILOCO_OK || !ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING))
+    if (result == DILOCO_OK)
+        result = attach_bring(d, f, wait, &there);
+    if (result != DILOCO_OK || !there || !ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING))
         return result;
+    if (local->brought != fragment->anchor_version + 1) /* taken back just now, for another one */
+        result = attach_bring(d, f, true, &there);
+    if (result != DILOCO_OK)
+        return result;
+    local->brought = 0;
     attach_group_begins(d, f);
     result = order(
         d, (struct attach_order){.kind = ATTACH_ORDER_ANCHOR, .fragment = f, .sent = local->sent, .ending = ending});
@@ -502,7 +592,7 @@ int attach_settle_move(struct diloco *d, uint32_t f, bool wait)
         return DILOCO_OK;
     int result = attach_device_reached(d, local->mark, wait, &done);
     if (result == DILOCO_OK && done)
-        result = attach_group_done(d, f, wait, &done);
+        result = are_done(d, f, wait, &done);
     if (result != DILOCO_OK || !done)
         return result;
     if (!copying) {

@@ -17,7 +17,6 @@
 #include "worker/libdiloco/attach_core.h"
 
 /* Between live tensors and a fragment's values; touched until attach_settle_all(). */
-enum attach_area { ATTACH_BASE, ATTACH_AREA };
 ERR_MUST_CHECK int attach_copy_out(struct diloco *d, uint32_t f, enum attach_area to);
 ERR_MUST_CHECK int attach_copy_in(struct diloco *d, uint32_t f, enum attach_area from);
 /* The same for work set aside, Eager's past, or the remainders of 16-bit values, and memory of the caller's; done when
@@ -37,9 +36,15 @@ void attach_free_beside(struct diloco *d);
 /* FREE -> COPYING; nothing happens if the daemon took the fragment just now to bring an anchor. */
 ERR_MUST_CHECK int attach_snapshot(struct diloco *d, uint32_t f, bool final);
 
-/* ANCHOR -> MIXING; nothing happens if the daemon took the anchor back just now. `ending`: nothing was trained since
- * the snapshot and nothing will be, so the anchor replaces what it already contains. */
-ERR_MUST_CHECK int attach_merge(struct diloco *d, uint32_t f, bool ending);
+/* Far ranks get the anchor that is in the area, ahead of the step that it is due at; `*there`: they have it. Waits for
+ * that with `wait`. */
+ERR_MUST_CHECK int attach_bring(struct diloco *d, uint32_t f, bool wait, bool *there);
+/* ANCHOR -> MIXING; nothing happens if the daemon took the anchor back just now, or if far ranks have not got it; with
+ * `wait` they are waited for. `ending`: nothing was trained since the snapshot and nothing will be, so the anchor
+ * replaces what it already contains. */
+ERR_MUST_CHECK int attach_merge(struct diloco *d, uint32_t f, bool ending, bool wait);
+/* Far ranks hear of every fragment whose turn it is. */
+ERR_MUST_CHECK int attach_look(struct diloco *d);
 
 /* COPYING -> SNAPSHOT or MIXING -> FREE, if that has been done; waits for it with `wait`. Not while words must not move
  * (attach_words_free()). DILOCO_ERROR: somebody else wrote the word meanwhile. */

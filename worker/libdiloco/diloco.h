@@ -124,15 +124,32 @@ enum diloco_kept {
 
 /* Several processes that hold the tensors in parts, and are one trainer to the daemon. Each has a handle of its own and
  * makes the same calls in the same order; results are the same for all. The socket, and what kept, wait and interrupt
- * mean, are rank 0's; reports count as rank 0 gives them. */
+ * mean, are rank 0's, which runs where the daemon does; reports count as rank 0 gives them.
+ *
+ * A rank that broadcast() gives a descriptor, and that can map it, is near: it moves its values to and from the
+ * daemon's memory itself. All others are far, on other machines or in containers of their own: a near rank serves each
+ * of them, over send() and receive(), while training goes on. A far rank takes 8 bytes of memory a value of its parts.
+ */
 struct diloco_group {
     size_t size;
     int rank, count; /* this process, from 0; how many there are */
     void *user;
-    /* bytes(count) of rank 0 to all others; `*fd`, a descriptor or -1, goes along: the others get one of their own. */
+    /* bytes(count) of rank 0 to all others. `*fd`, a descriptor or -1, goes along to those on its machine, who get one
+     * of their own; the others get -1. */
     int (*broadcast)(void *user, void *bytes, size_t count, int *fd);
     int (*barrier)(void *user);
     /* Both 0, or -1 if a rank is gone: the call fails then, and the group is at an end. */
+
+    /* For far ranks; all NULL: all are near. Begins to bring bytes(count) to or from another rank, and returns at once:
+     * a number for arrived(), not 0, or 0 if the rank is gone. Messages of one tag between two ranks arrive in the
+     * order they were sent. The bytes stay where they are, and as they are, until they have arrived. What is under way
+     * goes on while the model's own messages do, and stands in the way of none of them. */
+    uint64_t (*send)(void *user, int rank, uint32_t tag, const void *bytes, size_t count);
+    uint64_t (*receive)(void *user, int rank, uint32_t tag, void *bytes, size_t count);
+    /* Whether they have: 1, or 0; with `wait` not before they have. -1: they will not. A number is asked for until
+     * that, and not again. */
+    int (*arrived)(void *user, uint64_t number, int wait);
+    const char *host; /* a name of this machine, for people; copied; NULL: none */
 };
 
 /* What a trainer runs on, for `dilococtl status` alone. 0 or NULL: not said; what follows from it is left out. */

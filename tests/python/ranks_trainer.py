@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small model that moves towards numbers of its island's, in every way that PyTorch spreads one over ranks.
 
-    ranks_trainer.py --as plain|ddp|fsdp|tp|fsdp-tp --out FILE [--islands 2] [--dtype bfloat16] [--bad]
+    ranks_trainer.py --as plain|ddp|fsdp|hsdp|tp|fsdp-tp --out FILE [--islands 2] [--dtype bfloat16] [--bad]
 
 It begins when as many islands have attached, which write beside FILE.
 
@@ -59,6 +59,11 @@ def spread(model, how, bad):
     if how == "plain":
         return model
     count = dist.get_world_size()
+    if how == "hsdp":  # copies on each machine, parts within it
+        mesh = init_device_mesh("cpu", (2, count // 2), mesh_dim_names=("replicate", "shard"))
+        for layer in model.layers:
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(model, mesh=mesh)
     sharded = count if how == "fsdp" else 2 if how == "fsdp-tp" else 1
     mesh = init_device_mesh("cpu", (sharded, count // sharded), mesh_dim_names=("dp", "tp"))
     if how != "fsdp":
@@ -145,7 +150,7 @@ def main():
     if a.destroy:
         destroy_early(island)
     await_others(a.out, a.islands)
-    own_data = a.how in ("ddp", "fsdp", "fsdp-tp")  # ranks of one row of a mesh train on the same
+    own_data = a.how in ("ddp", "fsdp", "hsdp", "fsdp-tp")  # ranks of one row of a mesh train on the same
     row = dist.get_rank() // (2 if a.how == "fsdp-tp" else 1) if own_data else 0
     generator = torch.Generator().manual_seed(100 * island.index + row)
     mixes = 0

@@ -2,78 +2,35 @@
 """Islands of several ranks, and of several types, beside one of a single process: one model in the end, bit for bit."""
 
 import gc
-import re
-import sys
-import unittest
+import socket
+import tempfile
 import weakref
+from functools import partial
 from unittest import mock
 
 import torch
 import torch.distributed as dist
 
-from islands import ROOT, Run, anchor_of, assert_one_model, free_port, main
+from beside import SPEC, BesideOne, alone, ranks
+from islands import Run, main
 import diloco
-from diloco._group import RankGroup
+from diloco._group import RankGroup, _Place, _somebody_listens, _speaker
 
-TRAINER = f"{ROOT}/tests/python/ranks_trainer.py"
-SPEC = """[run]
-name = ranks
-steps = 300
-[sync]
-interval = 12
-layers_per_fragment = 1
-late = merge
-pace = lockstep
-"""
-
-
-def alone(*more: str) -> str:
-    return " ".join([sys.executable, "-u", TRAINER, *more])
-
-
-def ranks(count: int, *more: str) -> str:
-    launch = f"{sys.executable} -m torch.distributed.run --nproc-per-node {count} --master-port {free_port()}"
-    return " ".join([launch, TRAINER, *more])
-
-
-class Ranks(unittest.TestCase):
-    def end_as_one(self, run, islands, types=None):
-        """All have the anchors of the first one, and their trainers these in their own type, in every value."""
-        assert_one_model(islands)
-        anchor = anchor_of(islands[0])
-        for number, island in enumerate(islands):
-            island.await_log("over: ")  # said when the file is there
-            held = torch.load(run.place / f"{island.name}.pt")
-            self.assertEqual(set(held), set(anchor))
-            for name, value in held.items():
-                want = anchor[name].to(types[number] if types else torch.float32)
-                self.assertTrue(torch.equal(value, want), f"{island.name}: {name}")
-            self.assertGreater(island.trainer()["tokens_counted"], 0)
-
-    def beside_one(self, count, how, mixes_min, *more):
-        with Run(SPEC) as run:
-            paris = run.found("paris", ranks(count, "--as", how, "--out", f"{run.place}/paris.pt", *more))
-            oslo = run.join("oslo", alone("--out", f"{run.place}/oslo.pt", *more))
-            dtype = getattr(torch, more[1]) if more else torch.float32
-            self.end_as_one(run, [paris, oslo], [dtype, dtype])
-            mixes = re.search(r"(\d+) mixes with equal copies", paris.log())
-            self.assertIsNotNone(mixes)
-            self.assertGreaterEqual(int(mixes.group(1)), mixes_min)
-
+class Ranks(BesideOne):
     def test_tensor_parallel_by_rows_and_by_columns(self):
-        self.beside_one(2, "tp", 5)
+        self.beside_one(partial(ranks, 2), "tp", 5)
 
     def test_fsdp2_of_tensor_parallel(self):
-        self.beside_one(4, "fsdp-tp", 5)
+        self.beside_one(partial(ranks, 4), "fsdp-tp", 5)
 
     def test_fsdp2_of_what_three_ranks_cannot_share_evenly(self):
-        self.beside_one(3, "fsdp", 5)
+        self.beside_one(partial(ranks, 3), "fsdp", 5)
 
     def test_copies_of_ddp_are_equal_after_every_mix(self):
-        self.beside_one(2, "ddp", 5)
+        self.beside_one(partial(ranks, 2), "ddp", 5)
 
     def test_copies_of_ddp_in_16_bits_are_equal_after_every_mix(self):
-        self.beside_one(2, "ddp", 5, "--dtype", "bfloat16")
+        self.beside_one(partial(ranks, 2), "ddp", 5, "--dtype", "bfloat16")
 
     def test_what_no_part_can_be_made_of_is_refused_by_name(self):
         with Run(SPEC) as run:
@@ -87,16 +44,32 @@ class Ranks(unittest.TestCase):
                 paris.await_log(f"refused: rank {rank} has lost the others of its group: torch.distributed's process")
                 paris.await_log("was destroyed before: call finish() and detach() first")
 
-    def test_ranks_of_several_machines_are_refused(self):
-        def gather(hosts, _own, group):
-            hosts[:] = [("1", "p", "here"), ("2", "p", "there")]
+    def test_who_speaks_is_where_the_daemon_is(self):
+        def places(*rows):
+            return [_Place(boot, processes, host, there) for boot, processes, host, there in rows]
 
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        self.addCleanup(dist.destroy_process_group)
-        with mock.patch.object(dist, "all_gather_object", gather):
-            words = r"ranks on here \(rank 0\) and there \(rank 1\): .* on one machine"
-            with self.assertRaisesRegex(diloco.DilocoError, words):
-                RankGroup()
+        def all_listen(asked):
+            return [True] * len(asked)
+
+        shared = places(("1", "p", "n", (5, 6)), ("2", "p", "n", (5, 6)), ("2", "p", "n", (5, 6)))
+        self.assertEqual(_speaker(places(("1", "p", "n", None), ("2", "p", "n", None)), all_listen), 0)
+        self.assertEqual(_speaker(places(("1", "p", "n", None), ("2", "p", "n", (5, 6))), all_listen), 1)
+        # Containers that see one socket of one kernel; a folder that machines share, in which one has it.
+        self.assertEqual(_speaker(places(("1", "p", "n", (5, 6)), ("1", "q", "n", (5, 6))), all_listen), 0)
+        self.assertEqual(_speaker(shared, lambda asked: [rank == 1 for rank in asked]), 1)
+        self.assertEqual(_speaker(shared, lambda asked: [False] * len(asked)), 0)
+        two = r"there is a daemon on n \(rank 0\) and one on n \(rank 1\), and an island has one: stop one of them"
+        with self.assertRaisesRegex(diloco.DilocoError, two):
+            _speaker(shared, all_listen)
+
+    def test_a_socket_that_nobody_listens_at_is_no_daemon(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/worker.sock"
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+                listener.bind(path)
+                self.assertFalse(_somebody_listens(path))
+                listener.listen()
+                self.assertTrue(_somebody_listens(path))
 
     def test_after_its_end_no_process_group_is_held(self):
         """One that is would be destroyed too late: threads of it and the end of the interpreter end the process."""

@@ -58,6 +58,8 @@ PIN = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
 UNPIN = CFUNCTYPE(None, c_void_p, c_void_p)
 BROADCAST = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, POINTER(c_int))
 BARRIER = CFUNCTYPE(c_int, c_void_p)
+CARRY = CFUNCTYPE(c_uint64, c_void_p, c_int, c_uint32, c_void_p, c_size_t)
+ARRIVED = CFUNCTYPE(c_int, c_void_p, c_uint64, c_int)
 INTERRUPTED_CALL = CFUNCTYPE(c_int, c_void_p)
 BEFORE_MOVES = CFUNCTYPE(c_int, c_void_p)
 KEPT_VALUES = CFUNCTYPE(c_int, c_void_p, c_int, c_int, c_void_p, c_uint64)
@@ -85,6 +87,10 @@ class Group(Structure):
         ("user", c_void_p),
         ("broadcast", BROADCAST),
         ("barrier", BARRIER),
+        ("send", CARRY),
+        ("receive", CARRY),
+        ("arrived", ARRIVED),
+        ("host", c_char_p),
     ]
 
 

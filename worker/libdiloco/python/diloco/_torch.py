@@ -90,7 +90,7 @@ def spread_as(value: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
 class _Param:
     """One parameter: its local values, and whom its values come from where ranks hold copies."""
 
-    def __init__(self, name: str, param: torch.Tensor, group: Any):
+    def __init__(self, name: str, param: torch.Tensor, group: Any, nearest: Callable[[Any], int]):
         self.name, self.sources, self.given = name, [], param
         self.local = param.detach()
         self.part = (0, 0, 0, 0)
@@ -105,12 +105,13 @@ class _Param:
                 raise DilocoError(f"parameter {name}: {there}, not {tuple(count)}")
             self.part = _part(first, count, shape or (1,), name)
             for axis in repeated:
-                owner = owner and mesh.get_local_rank(axis) == 0
                 if mesh.size(axis) > 1:
-                    self.sources.append((mesh.get_group(axis), 0))
+                    source = nearest(mesh.get_group(axis))
+                    owner = owner and mesh.get_local_rank(axis) == source
+                    self.sources.append((mesh.get_group(axis), source))
         elif group is not None:
-            owner = dist.get_rank(group) == 0
-            self.sources.append((group, 0))
+            owner = dist.get_rank(group) == nearest(group)
+            self.sources.append((group, nearest(group)))
         if not owner:
             width = 1
             for size in shape[1:] if len(shape) > 1 else shape or (1,):
@@ -149,12 +150,21 @@ def _is_variance(param: _Param) -> bool:
 class Module(Tensors):
     """The parameters of a module that are trained; with `buffers`, its floating-point buffers, too."""
 
-    def __init__(self, model: Any, group: Any = None, buffers: bool = False, as_device: bool = False):
+    def __init__(
+        self,
+        model: Any,
+        group: Any = None,
+        buffers: bool = False,
+        as_device: bool = False,
+        nearest: Callable[[Any], int] | None = None,
+    ):
+        """nearest: of a group whose ranks hold copies, the rank there whose copy is exchanged; None: the first"""
         named = dict(model) if isinstance(model, dict) else dict(self._named(model, buffers))
-        self._model, self._group = model, group
+        nearest = nearest if nearest is not None else lambda _group: 0
+        self._model, self._group, self._nearest = model, group, nearest
         if not named:
             raise DilocoError("the model has no parameter that requires a gradient: there is nothing to share")
-        self.params = [_Param(name, value, group) for name, value in named.items()]
+        self.params = [_Param(name, value, group, nearest) for name, value in named.items()]
         where = {param.local.device for param in self.params}
         self.on_device = as_device or any(device.type != "cpu" for device in where)
         for param in self.params:
@@ -255,7 +265,7 @@ class Module(Tensors):
             raise DilocoError(f"parameter {old.name} is no longer in the model; attach after what changes the model")
         if is_spread(old.given) and not is_spread(value) and Whereabouts.has(old.given, value, old.local.data_ptr()):
             return old
-        new = _Param(old.name, value, self._group)
+        new = _Param(old.name, value, self._group, self._nearest)
         if not new.is_as(old):
             raise DilocoError(
                 f"parameter {old.name} is {new} now, and was {old} when the model was attached; attach after what "

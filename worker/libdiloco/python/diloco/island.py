@@ -690,8 +690,8 @@ def attach(
         if group is not None:
             from ._group import RankGroup
 
-            ranks = RankGroup(group)
-        tensors = Module(model, group, buffers)
+            ranks = RankGroup(group, socket if socket is not None else os.environ.get("DILOCO_SOCKET", ""))
+        tensors = Module(model, group, buffers, nearest=ranks.nearest if ranks is not None else None)
     island = Island(tensors, socket=socket, trainer=trainer, wait=wait, ending=ending, kept=state, group=ranks)
     if seed is not None:
         seed_all(island.seed(seed) + (ranks.rank if ranks is not None else 0))

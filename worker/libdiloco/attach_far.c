@@ -16,7 +16,7 @@
 enum { HOST_BYTES = 64, VERSION_BYTES = 32 };
 /* Bytes: larger arrays go in several messages, as some ways between machines have a limit. */
 enum { PIECE_BYTES = 256 << 20 };
-/* A tag: four times the fragment, and what it is. */
+/* A tag: the fragment, TAG_KINDS times, and what it is. */
 enum { TAG_UP, TAG_DOWN, TAG_DID, TAG_KINDS };
 #define TAG_GREET 0x7ffffff0u
 #define TAG_MEET 0x7ffffff1u
@@ -387,8 +387,8 @@ int attach_far_parts(struct diloco *d)
     int result = DILOCO_OK;
     if (far == NULL)
         return DILOCO_OK;
-    if (mem_new(d->tensors_count, sizeof *said, "parts of far ranks", &said) != ERR_OK ||
-        mem_new((size_t)d->group.count, sizeof *far->served, "parts of far ranks", &far->served) != ERR_OK)
+    if (mem_new((size_t)d->group.count, sizeof *far->served, "parts of far ranks", &far->served) != ERR_OK ||
+        mem_new(d->tensors_count, sizeof *said, "parts of far ranks", &said) != ERR_OK)
         return no_memory(d);
     for (int r = 0; result == DILOCO_OK && r < d->group.count; r++) {
         if (far->server[r] != d->group.rank || r == d->group.rank)

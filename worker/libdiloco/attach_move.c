@@ -307,19 +307,20 @@ static int aside_values_back(struct diloco *d, uint32_t f)
     return result;
 }
 
-/* Moves `values` to an array and on to the one that a near rank has, or the other way. */
-static int carry_out(struct diloco *d, uint32_t f, float *values, int moved)
+/* What was moved to `values` goes on to the array of whoever serves this rank. */
+static int then_up(struct diloco *d, uint32_t f, float *values, int moved)
 {
     return moved == DILOCO_OK ? attach_far_up(d, f, values) : moved;
 }
 
+/* Of a far rank what goes in comes from whoever serves it first. */
 static int move_area(struct diloco *d, uint32_t f, enum attach_area which, bool out)
 {
     struct what what = {.kind = out ? DILOCO_READ : DILOCO_WRITE, .host = attach_far_area(d, f, which)};
     int result = out ? DILOCO_OK : attach_far_down(d, f, what.host, true);
     if (result == DILOCO_OK)
         result = move_values(d, f, &what, 0, UINT64_MAX);
-    return out ? carry_out(d, f, what.host, result) : result;
+    return out ? then_up(d, f, what.host, result) : result;
 }
 
 static int move_beside_by_scratch(struct diloco *d, uint32_t f, uint32_t which, bool out)
@@ -327,7 +328,7 @@ static int move_beside_by_scratch(struct diloco *d, uint32_t f, uint32_t which, 
     int result = out ? DILOCO_OK : attach_far_down(d, f, d->scratch, true);
     if (result == DILOCO_OK)
         result = copy_beside(d, f, which, out ? DILOCO_READ : DILOCO_WRITE, d->scratch);
-    return out ? carry_out(d, f, d->scratch, result) : result;
+    return out ? then_up(d, f, d->scratch, result) : result;
 }
 
 static int kept_values_in(struct diloco *d, uint32_t f, enum diloco_kept kind)
@@ -335,7 +336,7 @@ static int kept_values_in(struct diloco *d, uint32_t f, enum diloco_kept kind)
     int result = own_kept(d, f, kind);
     if (kind != DILOCO_KEPT_ANCHOR && kind != DILOCO_KEPT_SENT)
         return result;
-    return carry_out(d, f, attach_far_area(d, f, kind == DILOCO_KEPT_SENT ? ATTACH_AREA : ATTACH_BASE), result);
+    return then_up(d, f, attach_far_area(d, f, kind == DILOCO_KEPT_SENT ? ATTACH_AREA : ATTACH_BASE), result);
 }
 
 /* Who sees the shared memory has it already. */
@@ -370,7 +371,7 @@ static int counted_part(struct diloco *d, const struct attach_order *order)
         take_now(d, order);
     switch ((enum attach_order_kind)order->kind) {
     case ATTACH_ORDER_SNAPSHOT:
-        return counted(d, f, carry_out(d, f, attach_far_area(d, f, ATTACH_AREA), snapshot_values(d, f)));
+        return counted(d, f, then_up(d, f, attach_far_area(d, f, ATTACH_AREA), snapshot_values(d, f)));
     case ATTACH_ORDER_BRING: return counted(d, f, bring_values(d, f));
     case ATTACH_ORDER_ANCHOR: return counted(d, f, anchor_values(d, f, order->sent != 0, order->ending != 0));
     default: return DILOCO_OK;

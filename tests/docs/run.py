@@ -36,7 +36,7 @@ FOREVER = r"^(sudo )?(\S*dilococtl (.* )?(watch|logs -f)\b|journalctl .*-f\b)"
 # What changes nothing may be asked again until it says what the document says; and a save, which says itself to ask
 # again where the trainer has only begun.
 ASKED_AGAIN = (
-    r"^(sudo )?\S*dilococtl (.* )?((status|peers|fragments|logs|invite --list|save)\b|rekey \w+$)"
+    r"^(sudo (-u \w+ )?)?\S*dilococtl (.* )?((status|peers|fragments|logs|invite --list|save)\b|rekey \w+$)"
     r"|^journalctl|^cat |^ls "
 )
 # A run of hours becomes one of a minute: a model whose steps take milliseconds. It is to end when all of the document

@@ -10,6 +10,7 @@ import torch
 from islands import ROOT, Run, anchor_of, assert_one_model, free_port
 
 TRAINER = f"{ROOT}/tests/python/ranks_trainer.py"
+PARTS = f"{ROOT}/tests/python/parts_trainer.py"
 SPEC = """[run]
 name = ranks
 steps = 300
@@ -25,9 +26,9 @@ def alone(*more: str) -> str:
     return " ".join([sys.executable, "-u", TRAINER, *more])
 
 
-def ranks(count: int, *more: str) -> str:
+def ranks(count: int, *more: str, trainer: str = TRAINER) -> str:
     launch = f"{sys.executable} -m torch.distributed.run --nproc-per-node {count} --master-port {free_port()}"
-    return " ".join([launch, TRAINER, *more])
+    return " ".join([launch, trainer, *more])
 
 
 class BesideOne(unittest.TestCase):

@@ -35,7 +35,7 @@ fi
 
 failed=0 passed=0 said=$(mktemp) || exit 1
 trap 'rm -f "$said"' EXIT
-for test in ${TEST_FILTER:-plain tokenize wheel torch moves frozen checkpoint probes ranks sampling lightning hf models tokenize_hf docs}; do
+for test in ${TEST_FILTER:-plain tokenize wheel torch moves frozen checkpoint probes ranks parts watch nodes sampling lightning hf models tokenize_hf docs}; do
     name=${test%%.*} only=
     case $test in *.*) only="-k ${test#*.}" ;; esac
     echo "python/$name"

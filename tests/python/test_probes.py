@@ -10,6 +10,7 @@ import torch
 from islands import Run, anchor_of, main
 
 import diloco
+from diloco._probes import Overwritten
 
 SPEC = """[run]
 name = probes
@@ -105,6 +106,20 @@ class Islands(unittest.TestCase):
                         with self.assertRaisesRegex(diloco.DilocoError, words):
                             learns(run, model, Mastered(model, kind, **options), island, noise=0.3)
                         self.assertLess(island.run_step, 60)
+
+    def test_a_single_value_that_goes_back_by_itself_is_not(self):
+        """Where the learning rate times the curvature is about 1, a step undoes what an anchor has moved."""
+        for count, told in ((1, None), (15, None), (16, 0)):
+            with self.subTest(count):
+                value = torch.zeros(count)
+                probe = Overwritten([value])
+                probe.before([value])
+                value += 1.0
+                probe.after([value], lambda number: True)
+                for at in (0.01, 0.02):
+                    value.fill_(at)
+                    found = probe.look([value])
+                self.assertEqual(found, told)
 
     def test_one_that_takes_over_what_comes_in_is_not(self):
         for name, (kind, options) in self.OPTIMIZERS.items():

@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from beside import SPEC, BesideOne, alone, ranks
+from beside import PARTS, SPEC, BesideOne, alone, ranks
 from islands import Run, main
 import diloco
 from diloco._group import RankGroup, _Place, _somebody_listens, _speaker
@@ -31,6 +31,9 @@ class Ranks(BesideOne):
 
     def test_copies_of_ddp_in_16_bits_are_equal_after_every_mix(self):
         self.beside_one(partial(ranks, 2), "ddp", 5, "--dtype", "bfloat16")
+
+    def test_parts_of_every_kind_that_ranks_say_themselves(self):
+        self.beside_one(partial(ranks, 3, trainer=PARTS), "cut", 5)
 
     def test_what_no_part_can_be_made_of_is_refused_by_name(self):
         with Run(SPEC) as run:

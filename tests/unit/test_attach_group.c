@@ -35,6 +35,7 @@ static struct rank {
     uint64_t changes; /* steps that changed the tensor */
     _Atomic int kept; /* so often */
     bool other_model;
+    char name[32];
     char error[2 * IPC_TEXT_BYTES]; /* the text of its failure */
     pthread_t thread;
 } ranks[RANKS_MAX];
@@ -269,7 +270,8 @@ static void make_groups(void)
             rank->group.send = send_to;
             rank->group.receive = receive_from;
             rank->group.arrived = has_arrived;
-            rank->group.host = far[r] ? "a far one" : "a near one";
+            snprintf(rank->name, sizeof rank->name, "rank %d on a %s one", r, far[r] ? "far" : "near");
+            rank->group.name = rank->name;
         }
         rank->device = late_device(&rank->late, true);
         rank->d = NULL;
@@ -710,8 +712,8 @@ static void begin_in_vain(void)
     start_ranks();
     pthread_join(ranks[1].thread, NULL);
     assert_int_equal(ranks[1].result, DILOCO_ERROR);
-    assert_non_null(
-        strstr(diloco_error(d), "rank 1 on a far one attaches another model than rank 0: 1 tensors of 500"));
+    assert_non_null(strstr(diloco_error(d),
+                           "rank 1 on a far one attaches another model than rank 0 on a near one: 1 tensors of 500"));
     assert_string_equal(ranks[1].error, diloco_error(d)); /* it may be that one's screen that is looked at */
     end();
     group = (struct diloco_group){0};
@@ -719,7 +721,7 @@ static void begin_in_vain(void)
 
 /* What any build says first, and hears. */
 struct greeting {
-    char version[32], host[64];
+    char version[32], name[ATTACH_NAME_BYTES];
     uint32_t ipc_version, order_bytes;
 };
 struct verdict {
@@ -732,7 +734,7 @@ static void *greet_as_another_build(void *user)
 {
     struct rank *rank = user;
     struct greeting own = {.version = "9.9.9",
-                           .host = "a far one",
+                           .name = "rank 1 on a far one",
                            .ipc_version = IPC_VERSION,
                            .order_bytes = sizeof(struct attach_order)};
     struct verdict verdict;

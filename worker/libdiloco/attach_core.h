@@ -30,6 +30,8 @@
 /* Of a fragment's two areas in the shared memory: the one with its base, or the other. */
 enum attach_area { ATTACH_BASE, ATTACH_AREA };
 
+enum { ATTACH_NAME_BYTES = 96 };
+
 struct tensor {
     struct ipc_tensor announced;
     struct ipc_place place; /* of the whole tensor, once there is shared memory */
@@ -67,10 +69,11 @@ struct word_said {
 
 struct diloco {
     struct diloco_options options;
-    struct diloco_device device; /* all NULL: tensors are host memory */
-    struct diloco_group group;   /* count 0 or 1: no others */
-    struct ipc_machine machine;  /* of options.machine; zero: not said */
-    float *scratch;              /* attach_group: memory that ranks share; NULL: none */
+    struct diloco_device device;  /* all NULL: tensors are host memory */
+    struct diloco_group group;    /* count 0 or 1: no others */
+    char name[ATTACH_NAME_BYTES]; /* this rank's, for people */
+    struct ipc_machine machine;   /* of options.machine; zero: not said */
+    float *scratch;               /* attach_group: memory that ranks share; NULL: none */
     uint64_t scratch_values;
     bool rank0_attached;    /* of another rank: as rank 0 last said */
     bool rank0_keeps;       /* rank 0 has all values, so that what a checkpoint keeps is its alone */

@@ -13,7 +13,7 @@
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_part.h"
 
-enum { HOST_BYTES = 64, VERSION_BYTES = 32 };
+enum { VERSION_BYTES = 32, NAME_LENGTH = ATTACH_NAME_BYTES - 1 };
 /* Bytes: larger arrays go in several messages, as some ways between machines have a limit. */
 enum { PIECE_BYTES = 256 << 20 };
 /* A tag: the fragment, TAG_KINDS times, and what it is. */
@@ -50,8 +50,8 @@ struct way {
 };
 
 struct attach_far {
-    char (*host)[HOST_BYTES]; /* by rank */
-    int *server;              /* by rank: who serves it; its own: it is near */
+    char (*name)[ATTACH_NAME_BYTES]; /* by rank: what people call it */
+    int *server;                     /* by rank: who serves it; its own: it is near */
     struct served *served;
     uint32_t served_count;
     struct way *first; /* on their way, the oldest first */
@@ -74,9 +74,10 @@ static int no_memory(struct diloco *d)
 
 static int lost(struct diloco *d, int rank)
 {
-    const char *host = d->far != NULL && d->far->host != NULL ? d->far->host[rank] : "";
-    return attach_fail(d, DILOCO_ERROR, "rank %d has lost rank %d%s%s, or the way to it", d->group.rank, rank,
-                       host[0] != '\0' ? " on " : "", host);
+    char number[ATTACH_NAME_BYTES];
+    const char *name = d->far->name[rank];
+    snprintf(number, sizeof number, "rank %d", rank);
+    return attach_fail(d, DILOCO_ERROR, "%s has lost %s, or the way to it", d->name, name[0] != '\0' ? name : number);
 }
 
 /* ---- whole messages, waited for ---- */
@@ -106,7 +107,7 @@ static int tell_all(struct diloco *d, void *bytes, size_t count)
     int none = -1;
     if (d->group.broadcast(d->group.user, bytes, count, &none) == 0)
         return DILOCO_OK;
-    return attach_fail(d, DILOCO_ERROR, "rank %d has lost the others of its group", d->group.rank);
+    return attach_fail(d, DILOCO_ERROR, "%s has lost the others of its group", d->name);
 }
 
 /* What rank 0 finds is what all hear. */
@@ -128,7 +129,7 @@ static int agree(struct diloco *d, struct verdict *verdict)
 
 /* Of the same size in every build. */
 struct greeting {
-    char version[VERSION_BYTES], host[HOST_BYTES];
+    char version[VERSION_BYTES], name[ATTACH_NAME_BYTES];
     uint32_t ipc_version, order_bytes;
 };
 
@@ -145,11 +146,10 @@ static void judge_builds(const struct greeting *all, int count, struct verdict *
             continue;
         out->result = DILOCO_ERROR;
         snprintf(out->text, sizeof out->text,
-                 "rank %d on %.63s has libdiloco %.31s (%" PRIu32 ", %" PRIu32
-                 "), and rank 0 on %.63s has %.31s (%" PRIu32 ", %" PRIu32
+                 "%.*s has libdiloco %.31s (%" PRIu32 ", %" PRIu32 "), and %.*s has %.31s (%" PRIu32 ", %" PRIu32
                  "): install the same package on all machines of an island",
-                 r, all[r].host, all[r].version, all[r].ipc_version, all[r].order_bytes, all[0].host, all[0].version,
-                 all[0].ipc_version, all[0].order_bytes);
+                 NAME_LENGTH, all[r].name, all[r].version, all[r].ipc_version, all[r].order_bytes, NAME_LENGTH,
+                 all[0].name, all[0].version, all[0].ipc_version, all[0].order_bytes);
         return;
     }
 }
@@ -163,10 +163,9 @@ int attach_far_greet(struct diloco *d)
     if (!speaks_far(d))
         return DILOCO_OK;
     snprintf(own.version, sizeof own.version, "%s", DILOCO_VERSION);
-    snprintf(own.host, sizeof own.host, "%s", d->group.host != NULL ? d->group.host : "a machine without a name");
-    d->group.host = NULL; /* the caller's */
+    snprintf(own.name, sizeof own.name, "%s", d->name);
     if (mem_new(1, sizeof *d->far, "ranks", &d->far) != ERR_OK ||
-        mem_new(count, sizeof *d->far->host, "ranks", &d->far->host) != ERR_OK ||
+        mem_new(count, sizeof *d->far->name, "ranks", &d->far->name) != ERR_OK ||
         mem_new(count, sizeof *d->far->server, "ranks", &d->far->server) != ERR_OK ||
         mem_new(count, sizeof *all, "ranks", &all) != ERR_OK)
         return no_memory(d);
@@ -174,12 +173,12 @@ int attach_far_greet(struct diloco *d)
     if (result == DILOCO_OK && !attach_follows(d)) {
         judge_builds(all, d->group.count, &verdict);
         for (uint32_t r = 0; r < count; r++)
-            snprintf(d->far->host[r], HOST_BYTES, "%.63s", all[r].host);
+            snprintf(d->far->name[r], ATTACH_NAME_BYTES, "%.*s", NAME_LENGTH, all[r].name);
     }
     mem_free(all);
     if (result == DILOCO_OK)
         result = agree(d, &verdict);
-    return result == DILOCO_OK ? tell_all(d, d->far->host, count * sizeof *d->far->host) : result;
+    return result == DILOCO_OK ? tell_all(d, d->far->name, count * sizeof *d->far->name) : result;
 }
 
 /* ---- who is near, and who serves whom ---- */
@@ -213,19 +212,18 @@ static struct arrival own_arrival(const struct diloco *d, int mapped)
 static void judge_arrivals(const struct diloco *d, const struct arrival *all, struct verdict *out)
 {
     for (int r = 0; r < d->group.count; r++) {
-        const char *host = d->far->host[r];
+        const char *name = d->far->name[r];
         bool other = memcmp(all[r].digest, all[0].digest, sizeof all[r].digest) != 0;
         if (all[r].result == DILOCO_OK && !other)
             continue;
         out->result = all[r].result != DILOCO_OK ? all[r].result : DILOCO_ERROR;
         if (all[r].result != DILOCO_OK)
-            snprintf(out->text, sizeof out->text, "rank %d on %s: %.*s", r, host, (int)sizeof all[r].text - 1,
-                     all[r].text);
+            snprintf(out->text, sizeof out->text, "%s: %.*s", name, (int)sizeof all[r].text - 1, all[r].text);
         else
             snprintf(out->text, sizeof out->text,
-                     "rank %d on %s attaches another model than rank 0: %" PRIu32 " tensors of %" PRIu64
-                     " values, and rank 0 has %" PRIu32 " of %" PRIu64 ", or others of other names or shapes",
-                     r, host, all[r].tensors, all[r].values, all[0].tensors, all[0].values);
+                     "%s attaches another model than %s: %" PRIu32 " tensors of %" PRIu64
+                     " values, and that one has %" PRIu32 " of %" PRIu64 ", or others of other names or shapes",
+                     name, d->far->name[0], all[r].tensors, all[r].values, all[0].tensors, all[0].values);
         return;
     }
 }
@@ -354,8 +352,8 @@ static int take_parts(struct diloco *d, struct served *one, const struct diloco_
         uint64_t rows = t->width > 0 ? t->whole / t->width : 0;
         if (t->columns > t->width || t->column0 > t->width - t->columns || t->first > rows * t->columns ||
             t->count > rows * t->columns - t->first)
-            return attach_fail(d, DILOCO_ERROR, "rank %d on %s: its part of tensor \"%s\" does not lie in it",
-                               one->rank, d->far->host[one->rank], t->announced.name);
+            return attach_fail(d, DILOCO_ERROR, "%s: its part of tensor \"%s\" does not lie in it",
+                               d->far->name[one->rank], t->announced.name);
         t->own_offset = one->own_count[t->place.fragment];
         one->own_count[t->place.fragment] += t->count;
     }
@@ -425,7 +423,7 @@ void attach_far_deinit(struct diloco *d)
         mem_free(far->served[i].own_count);
     }
     mem_free(far->served);
-    mem_free(far->host);
+    mem_free(far->name);
     mem_free(far->server);
     mem_free(far->areas);
     mem_free(far->base);

@@ -23,8 +23,8 @@
 
 /* ---- meeting: all ranks call alike, and hear the same ---- */
 
-/* Before anything else is said: whether all have the same build of this library. DILOCO_ERROR names the rank and host
- * that has not. */
+/* Before anything else is said: whether all have the same build of this library. DILOCO_ERROR names the rank that
+ * has not. */
 ERR_MUST_CHECK int attach_far_greet(struct diloco *d);
 /* Once each rank has mapped the shared memory, or could not (`mapped`: how that went; d->shm is NULL for whoever got no
  * descriptor). Then a far rank has a copy of its head and tables. DILOCO_ERROR: one that could not, or that has other

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,6 +33,11 @@ int attach_group_take(struct diloco *d, const struct diloco_group *group)
         group->barrier == NULL || some != all)
         return attach_fail(d, DILOCO_ERROR, "options.group: rank %d of %d, or a function is missing", group->rank,
                            group->count);
+    if (group->name != NULL)
+        snprintf(d->name, sizeof d->name, "%s", group->name);
+    else
+        snprintf(d->name, sizeof d->name, "rank %d", group->rank);
+    d->group.name = d->name;
     return DILOCO_OK;
 }
 
@@ -57,7 +63,7 @@ bool attach_follows(const struct diloco *d)
 
 static int broken(struct diloco *d)
 {
-    return attach_fail(d, DILOCO_ERROR, "rank %d has lost the others of its group", d->group.rank);
+    return attach_fail(d, DILOCO_ERROR, "%s has lost the others of its group", d->name);
 }
 
 int attach_order(struct diloco *d, const struct attach_order *order, int fd)

@@ -132,7 +132,8 @@ enum diloco_kept {
  */
 struct diloco_group {
     size_t size;
-    int rank, count; /* this process, from 0; how many there are */
+    int rank, count;  /* this process, from 0; how many there are */
+    const char *name; /* what people call this one, as "rank 3 on node2"; copied; NULL: by its number */
     void *user;
     /* bytes(count) of rank 0 to all others. `*fd`, a descriptor or -1, goes along to those on its machine, who get one
      * of their own; the others get -1. */
@@ -149,7 +150,6 @@ struct diloco_group {
     /* Whether they have: 1, or 0; with `wait` not before they have. -1: they will not. A number is asked for until
      * that, and not again. */
     int (*arrived)(void *user, uint64_t number, int wait);
-    const char *host; /* a name of this machine, for people; copied; NULL: none */
 };
 
 /* What a trainer runs on, for `dilococtl status` alone. 0 or NULL: not said; what follows from it is left out. */

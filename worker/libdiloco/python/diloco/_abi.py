@@ -84,13 +84,13 @@ class Group(Structure):
         ("size", c_size_t),
         ("rank", c_int),
         ("count", c_int),
+        ("name", c_char_p),
         ("user", c_void_p),
         ("broadcast", BROADCAST),
         ("barrier", BARRIER),
         ("send", CARRY),
         ("receive", CARRY),
         ("arrived", ARRIVED),
-        ("host", c_char_p),
     ]
 
 

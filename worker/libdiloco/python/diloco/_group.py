@@ -18,7 +18,9 @@ import torch.distributed as dist
 
 from . import _abi
 from ._errors import DilocoError
+from ._watch import Watch
 
+FAILED_S = 1.0  # within which it is known who was lost, after something of ours has failed
 HEADER_BYTES = 16  # pid and descriptor of the rank that speaks
 FREES_S = 0.05
 PROBE_S = 2.0
@@ -126,7 +128,7 @@ class RankGroup:
 
     def __init__(self, group: Any = None, path: str = ""):
         self.group = group if group is not None else dist.group.WORLD
-        ranks = dist.get_process_group_ranks(self.group)
+        self._ranks = ranks = dist.get_process_group_ranks(self.group)
         own = _place(path)
         self.places: list[_Place] = [own] * len(ranks)
         dist.all_gather_object(self.places, own, group=self.group)
@@ -142,18 +144,21 @@ class RankGroup:
         self.failure: BaseException | None = None
         all_near = all(self.is_near(rank) for rank in range(len(ranks)))
         self._carrier = None if all_near else _Carrier(ranks)
+        hosts = ["" if all_near else f" on {place.host}" for place in self.places]
+        names = {rank: f"rank {rank}{host}" for rank, host in zip(ranks, hosts)}
+        self._watch = None if all_near else Watch(ranks, self.first, names)
         far: dict[str, Any] = {}
         if self._carrier is not None:
             far = {
                 "send": _abi.CARRY(self._send),
                 "receive": _abi.CARRY(self._receive),
                 "arrived": _abi.ARRIVED(self._has_arrived),
-                "host": own.host.encode(),
             }
         self.struct: Any = _abi.sized(
             _abi.Group,
             rank=self.rank,
             count=self.count,
+            name=names[dist.get_rank()].encode(),
             broadcast=_abi.BROADCAST(self._broadcast),
             barrier=_abi.BARRIER(self._barrier),
             **far,
@@ -169,6 +174,23 @@ class RankGroup:
         """Of a rank of the group, as torch.distributed counts."""
         return self.places[rank].machine == self.places[self.source].machine
 
+    def number(self, rank: int) -> int:
+        """Of a rank of the group, as torch.distributed counts: the one among all."""
+        return self._ranks[rank]
+
+    def is_to_end(self, asked: bool) -> bool:
+        """Whether this rank was asked to end, or, in the one that speaks, any: of those elsewhere it hears here."""
+        if self._watch is None:
+            return asked
+        if asked:
+            self._watch.ask()
+        return asked or (self.rank == 0 and self._watch.asked)
+
+    def part(self) -> None:
+        """After finish(): whoever ends now is nobody's loss."""
+        if self._watch is not None:
+            self._watch.part(True)
+
     def nearest(self, group: Any) -> int:
         """Of another group, or this one, the rank there whose copy of something is the one to be exchanged."""
         own = dist.get_process_group_ranks(self.group)
@@ -182,11 +204,14 @@ class RankGroup:
         """After the last word of all ranks, once or more often. Of the process groups it holds none any more."""
         if self.struct is None:
             return
+        if self._watch is not None:
+            self._watch.part(False)
+            self._watch.close()
         if self._carrier is not None and dist.is_initialized():
             dist.destroy_process_group(self._carrier.group)
         if self.bytes_group is not self.group and dist.is_initialized():
             dist.destroy_process_group(self.bytes_group)
-        self.group = self.bytes_group = self.struct = self._carrier = None
+        self.group = self.bytes_group = self.struct = self._carrier = self._watch = None
         # Of PyTorch 2.15's gloo, a thread that still frees what the last collective moved, of which parts are Python's,
         # aborts the process if the interpreter ends meanwhile. Asleep, this one gives it the time.
         time.sleep(FREES_S)
@@ -199,10 +224,10 @@ class RankGroup:
             return -1
         return 0
 
-    @staticmethod
-    def _explained(error: BaseException) -> BaseException:
+    def _explained(self, error: BaseException) -> BaseException:
         if dist.is_initialized():
-            return error
+            lost = self._watch.why(FAILED_S) if self._watch is not None else None
+            return DilocoError(lost) if lost is not None else error
         return DilocoError(
             "torch.distributed's process group, by which the ranks of an island speak, was destroyed before: call "
             "finish() and detach() first"

@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 STILL_MOST = 50  # steps in a row that change nothing, and are not counted
 PROBED_MOST = 16  # parameters
 VALUES = 64  # of each
+FEWEST = 16  # values of a parameter that is judged by: a single stiff one may go back by itself to where it was
 COUNTED = 8  # parameters at least, where there are as many
 
 _version = attrgetter("_version")  # how often a tensor was changed in place, whoever did it
@@ -121,6 +122,7 @@ class Overwritten:
         have = [n for n, value in enumerate(values) if value.numel() > 0]
         some = have[:: max(1, -(-len(have) // PROBED_MOST))]
         self.numbers = {n: self._places(values[n]) for n in some}
+        self._judged = [n for n in some if values[n].numel() >= FEWEST]
         self._before: dict[int, torch.Tensor] = {}
         self._mixes: dict[int, _Mix] = {}
         self._said: deque[tuple[list[int], torch.Tensor, Any]] = deque()
@@ -139,7 +141,7 @@ class Overwritten:
 
     def before(self, values: Sequence[torch.Tensor]) -> None:
         """Values may be moved now."""
-        self._before = {n: self._now(values, n) for n in self.numbers}
+        self._before = {n: self._now(values, n) for n in self._judged}
 
     def after(self, values: Sequence[torch.Tensor], changed: Callable[[int], Any]) -> None:
         """They were, of those that have changed."""

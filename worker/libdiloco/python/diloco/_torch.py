@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any, Callable, Iterable
 
@@ -87,43 +88,49 @@ def spread_as(value: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
     return part
 
 
-class _Param:
+def width_of(shape: tuple[int, ...]) -> int:
+    """Columns of a tensor, as libdiloco counts."""
+    return math.prod(shape[1:]) if len(shape) > 1 else shape[0]
+
+
+class Param:
     """One parameter: its local values, and whom its values come from where ranks hold copies."""
 
-    def __init__(self, name: str, param: torch.Tensor, group: Any, nearest: Callable[[Any], int]):
-        self.name, self.sources, self.given = name, [], param
-        self.local = param.detach()
-        self.part = (0, 0, 0, 0)
+    def __init__(
+        self,
+        name: str,
+        given: torch.Tensor,
+        local: torch.Tensor,
+        shape: tuple[int, ...],
+        part: tuple[int, int, int, int],
+        sources: list[tuple[Any, int]],
+    ):
+        """part: as libdiloco counts, of the whole of `shape`; one of no values is another rank's to bring.
+        sources: groups of ranks that hold copies, and which rank there brings them to the others"""
+        self.name, self.given, self.local, self.sources = name, given, local, sources
+        self.shape, self.part = shape or (1,), part
+        if any(dist.get_rank(group) != source for group, source in sources):
+            self.part = (0, width_of(self.shape), 0, 0)
+
+    @classmethod
+    def of(cls, name: str, param: torch.Tensor, group: Any, nearest: Callable[[Any], int]) -> "Param":
         shape = tuple(param.shape)
-        owner = True
-        if is_spread(param):
-            mesh = param.device_mesh
-            first, count, repeated = _along(param.placements, mesh, shape or (1,), name)
-            self.local = param.to_local().detach()
-            if tuple(self.local.shape) != tuple(count[: len(shape)]):
-                there = f"rank {dist.get_rank()} has {tuple(self.local.shape)} of it"
-                raise DilocoError(f"parameter {name}: {there}, not {tuple(count)}")
-            self.part = _part(first, count, shape or (1,), name)
-            for axis in repeated:
-                if mesh.size(axis) > 1:
-                    source = nearest(mesh.get_group(axis))
-                    owner = owner and mesh.get_local_rank(axis) == source
-                    self.sources.append((mesh.get_group(axis), source))
-        elif group is not None:
-            owner = dist.get_rank(group) == nearest(group)
-            self.sources.append((group, nearest(group)))
-        if not owner:
-            width = 1
-            for size in shape[1:] if len(shape) > 1 else shape or (1,):
-                width *= size
-            self.part = (0, width, 0, 0)
-        self.shape = shape or (1,)
+        if not is_spread(param):
+            return cls(name, param, param.detach(), shape, (0, 0, 0, 0), [(group, nearest(group))] if group else [])
+        mesh, local = param.device_mesh, param.to_local().detach()
+        first, count, repeated = _along(param.placements, mesh, shape or (1,), name)
+        if tuple(local.shape) != tuple(count[: len(shape)]):
+            there = f"rank {dist.get_rank()} has {tuple(local.shape)} of it"
+            raise DilocoError(f"parameter {name}: {there}, not {tuple(count)}")
+        groups = [mesh.get_group(axis) for axis in repeated if mesh.size(axis) > 1]
+        part = _part(first, count, shape or (1,), name)
+        return cls(name, param, local, shape, part, [(one, nearest(one)) for one in groups])
 
     def has_values(self) -> bool:
         """Whether they are this rank's to bring, and not copies of another one's."""
         return self.part[1] == 0 or self.part[3] > 0
 
-    def is_as(self, other: "_Param") -> bool:
+    def is_as(self, other: "Param") -> bool:
         """But for where it lies."""
         return (
             self.shape == other.shape
@@ -143,7 +150,7 @@ class _Param:
             dist.broadcast(self.local, src=dist.get_global_rank(group, source), group=group)
 
 
-def _is_variance(param: _Param) -> bool:
+def _is_variance(param: Param) -> bool:
     return param.name.rpartition(".")[2] == VARIANCE
 
 
@@ -164,7 +171,7 @@ class Module(Tensors):
         self._model, self._group, self._nearest = model, group, nearest
         if not named:
             raise DilocoError("the model has no parameter that requires a gradient: there is nothing to share")
-        self.params = [_Param(name, value, group, nearest) for name, value in named.items()]
+        self.params = [self._param(name, value) for name, value in named.items()]
         where = {param.local.device for param in self.params}
         self.on_device = as_device or any(device.type != "cpu" for device in where)
         for param in self.params:
@@ -259,13 +266,16 @@ class Module(Tensors):
         there = dict(self._model.named_buffers()) | dict(self._model.named_parameters())
         return {plain_name(name): value for name, value in there.items()}
 
-    def _again(self, old: _Param, value: torch.Tensor | None) -> _Param:
+    def _param(self, name: str, value: torch.Tensor) -> Param:
+        return Param.of(name, value, self._group, self._nearest)
+
+    def _again(self, old: Param, value: torch.Tensor | None) -> Param:
         """A parameter as it is in the model now."""
         if value is None:
             raise DilocoError(f"parameter {old.name} is no longer in the model; attach after what changes the model")
         if is_spread(old.given) and not is_spread(value) and Whereabouts.has(old.given, value, old.local.data_ptr()):
             return old
-        new = _Param(old.name, value, self._group, self._nearest)
+        new = self._param(old.name, value)
         if not new.is_as(old):
             raise DilocoError(
                 f"parameter {old.name} is {new} now, and was {old} when the model was attached; attach after what "
@@ -296,7 +306,7 @@ class Module(Tensors):
         return still
 
     @staticmethod
-    def _check(param: _Param) -> None:
+    def _check(param: Param) -> None:
         local = param.local
         if local.device.type not in ("cpu", "cuda"):
             raise DilocoError(f"parameter {param.name} is on {local.device}; the CPU and CUDA devices are possible")

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import _signal  # the functions of signal without its enums, which took most of a call's time
 import contextlib
 import ctypes
 import logging
 import os
 import sys
-import threading
 import time
 import weakref
 from typing import Any, Iterable, Iterator, Mapping
@@ -22,74 +20,17 @@ from ._sampler import Sampler, shard_of
 from ._sampler import check as check_sampler
 from ._schedule import Schedule, own_scheduler
 from ._seeds import seed_all
+from ._signals import Ending, Signals
 from ._tensors import Buffers, Tensors
 
 KEPT = ("anchor", "sent", "aside", "past", "carry")  # enum diloco_kept
 _RATE_S = 2.0  # over which tokens a second are measured
-_SAME_SIGNAL_S = 1.0  # within which a second SIGTERM is the first one, come by another way
 _LATE_S = 2.0  # after which it is said that no daemon is there
 
 
 _log = logging.getLogger("diloco")
 
 _last: "weakref.ref[Island] | None" = None  # of this process, attached or not any more
-
-
-class _Ending:
-    """What SIGTERM does in a script that does nothing about it: the next step() is the last. A batch system sends it
-    before it takes the machine, and the daemon when it is stopped. A second one ends the process, as ever: the script
-    may stand where it comes to no step."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._since = 0.0
-        self._process = os.getpid()
-
-    def __call__(self, number: int, _frame: Any) -> None:
-        if os.getpid() == self._process and (not self.asked or time.monotonic() < self._since + _SAME_SIGNAL_S):
-            self._since = self._since if self.asked else time.monotonic()
-            self.asked = True
-            return
-        _signal.signal(number, _signal.SIG_DFL)  # a process that the script has forked, as its loader of data
-        os.kill(os.getpid(), number)
-
-    def begin(self) -> None:
-        if threading.current_thread() is threading.main_thread() and (
-            _signal.getsignal(_signal.SIGTERM) == _signal.SIG_DFL
-        ):
-            _signal.signal(_signal.SIGTERM, self)
-
-    def end(self) -> None:
-        if threading.current_thread() is threading.main_thread() and _signal.getsignal(_signal.SIGTERM) is self:
-            _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
-
-
-class _Signals:
-    """While C waits, a signal is only noted, and the waiting ends; then its own handler runs, as it would have."""
-
-    def __init__(self) -> None:
-        self.seen: list[int] = []
-        self.handlers: dict[int, Any] = {}
-
-    def _note(self, number: int, _frame: Any) -> None:
-        self.seen.append(number)
-
-    def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (_signal.SIGINT, _signal.SIGTERM):
-                handler = _signal.getsignal(number)
-                if callable(handler) and not isinstance(handler, _Ending):
-                    self.handlers[number] = handler
-                    _signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        handlers, seen = self.handlers, self.seen
-        self.handlers, self.seen = {}, []
-        for number, handler in handlers.items():
-            _signal.signal(number, handler)
-        for number in seen:
-            handlers[number](number, None)  # raises KeyboardInterrupt unless somebody chose otherwise
 
 
 def _lent(kept: Any) -> tuple[int | None, int]:
@@ -120,8 +61,8 @@ class Island:
         """kept: of Island.state_dict(), or {"kept": the bytes of Island.kept()}"""
         self._library = _abi.library()
         self._tensors = tensors
-        self._signals = _Signals()
-        self._ending, self._ending_wait = _Ending(), ending
+        self._signals = Signals()
+        self._ending, self._ending_wait = Ending(), ending
         self._group = group
         self._handle = ctypes.c_void_p()
         self._socket = socket if socket is not None else os.environ.get("DILOCO_SOCKET", "")
@@ -202,6 +143,8 @@ class Island:
     def _take_kept(self, _user: Any, number: int, kind: int, address: int, count: int) -> int:
         try:
             name, taking = self._tensors.described[number].name, self._taking
+            if not self._tensors.is_here(number):
+                return 0
             if taking is None:
                 raise DilocoError("attach(state=) is there in rank 0, and not in this one")
             if name not in taking.get(KEPT[kind], {}):
@@ -241,6 +184,8 @@ class Island:
         return 1 if self._signals.seen else 0
 
     def _end_if_asked(self) -> None:
+        if self._group is not None and self._group.is_to_end(self._ending.asked):
+            self._ending.asked = True
         if self._ending.asked and self._handle:
             self._library.diloco_ending(self._handle, int((self._ending_wait or 0) * 1000))
 
@@ -369,6 +314,8 @@ class Island:
         self._end_if_asked()
         result = self._check(self._call("diloco_finish"))
         self._loose = False
+        if self._group is not None:
+            self._group.part()
         self._ending.end()  # what the script does from now on a SIGTERM ends as ever, whether it detaches or not
         self._after()
         return result == _abi.OK
@@ -545,7 +492,7 @@ class Island:
             return state
         self._check(self._call("diloco_keep_begin"))
         for number, tensor in enumerate(self._tensors):
-            for kind, word in enumerate(KEPT):
+            for kind, word in enumerate(KEPT if self._tensors.is_here(number) else ()):
                 if self._library.diloco_keep_values(self._handle, number, kind, None, 0) == 1:
                     values, address, count = self._tensors.room(number)
                     self._check(self._library.diloco_keep_values(self._handle, number, kind, address, count))
@@ -604,6 +551,7 @@ class Island:
         # Callbacks and the methods that they call hold each other. Only a collection would end them, and with them the
         # model's memory and the process group, whose threads may not outlive the interpreter.
         self._interrupted = self._before_moves = self._kept_values = None
+        self._tensors.release()
         self._tensors = Tensors()
         if self._group is not None:
             self._group.close()
@@ -650,9 +598,41 @@ def _is_torch(model: Any) -> bool:
     )
 
 
+def _attached(model: Any, parts: Any, group: Any, buffers: bool, socket: str) -> tuple[Tensors, Any]:
+    """What is to be shared, and the ranks that have it, if there are several."""
+    if (model is None) == (parts is None):
+        raise DilocoError("attach() takes a model, or parts= and no model")
+    if parts is None and not _is_torch(model):
+        if not isinstance(model, dict):
+            raise DilocoError(f"a {type(model).__name__} is neither a torch module nor a dict of tensors or buffers")
+        return Buffers(model), None
+    import torch.distributed as dist
+
+    several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    group = (dist.group.WORLD if several else None) if group == "auto" else group
+    ranks = None
+    if group is not None:
+        from ._group import RankGroup
+
+        ranks = RankGroup(group, socket)
+    try:
+        if parts is not None:
+            from ._parts import Parts
+
+            return Parts(parts, ranks), ranks
+        from ._torch import Module
+
+        return Module(model, group, buffers, nearest=ranks.nearest if ranks is not None else None), ranks
+    except BaseException:
+        if ranks is not None:
+            ranks.close()
+        raise
+
+
 def attach(
-    model: Any,
+    model: Any = None,
     *,
+    parts: Mapping[str, Any] | None = None,
     socket: str | None = None,
     trainer: str = "python",
     wait: float = 60.0,
@@ -663,8 +643,14 @@ def attach(
     seed: int | None = None,
 ) -> Island:
     """Takes part in the run of this machine's island with `model`: a torch.nn.Module, or a dict of names and tensors or
-    of names and fp32 buffers. When it returns the parameters are the run's.
+    of names and fp32 buffers; or with `parts`. When it returns the parameters are the run's.
 
+    parts: instead of a model, {name: (tensor, shape, column0, columns, first, count)}: what this rank has of each
+        tensor, where no DTensor says so, as of a pipeline's stages and of Megatron's layers. A tensor of `shape` is a
+        matrix of shape[0] rows, and of as many columns as its other dimensions make (of one dimension: of one row); of
+        the columns from column0 on, closely packed, this rank's tensor has `count` values from `first`. Names are the
+        model's, the same in all ranks and with every number of these; a rank leaves out what it has nothing of. All
+        ranks together have each value: those with the same part hold copies, other parts overlap nowhere
     socket: the island's worker socket (default: the environment's DILOCO_SOCKET, which the daemon sets)
     wait: seconds to wait for a daemon
     ending: seconds that finish() may take after a SIGTERM, by which step() is False; less than [worker] stop, of 15 s.
@@ -675,23 +661,8 @@ def attach(
     seed: the generators of random, numpy and torch are seeded by Island.seed(seed), in each rank otherwise, so that
         what they draw from now on is this island's own; None: see to that yourself
     """
-    ranks = None
-    if not _is_torch(model):
-        if not isinstance(model, dict):
-            raise DilocoError(f"a {type(model).__name__} is neither a torch module nor a dict of tensors or buffers")
-        tensors: Tensors = Buffers(model)
-    else:
-        import torch.distributed as dist
-
-        from ._torch import Module
-
-        several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-        group = (dist.group.WORLD if several else None) if group == "auto" else group
-        if group is not None:
-            from ._group import RankGroup
-
-            ranks = RankGroup(group, socket if socket is not None else os.environ.get("DILOCO_SOCKET", ""))
-        tensors = Module(model, group, buffers, nearest=ranks.nearest if ranks is not None else None)
+    where = socket if socket is not None else os.environ.get("DILOCO_SOCKET", "")
+    tensors, ranks = _attached(model, parts, group, buffers, where)
     island = Island(tensors, socket=socket, trainer=trainer, wait=wait, ending=ending, kept=state, group=ranks)
     if seed is not None:
         seed_all(island.seed(seed) + (ranks.rank if ranks is not None else 0))

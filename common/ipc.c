@@ -223,6 +223,9 @@ enum err ipc_shm_check(const struct ipc_shm *shm, uint64_t bytes)
     if (!inside(shm->fragments_offset, shm->fragments_count, sizeof(struct ipc_fragment), bytes) ||
         !inside(shm->places_offset, shm->tensors_count, sizeof(struct ipc_place), bytes))
         return err_set(ERR_PROTO, "the shared memory's tables leave it");
+    if (shm->fragments_count > IPC_FRAGMENTS_MAX)
+        return err_set(ERR_PROTO, "the shared memory has %u fragments; %d are possible", shm->fragments_count,
+                       IPC_FRAGMENTS_MAX);
     const struct ipc_fragment *fragments =
         (const struct ipc_fragment *)(const void *)((const char *)shm + shm->fragments_offset);
     for (uint32_t i = 0; i < shm->fragments_count; i++) {

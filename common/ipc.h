@@ -49,7 +49,8 @@ enum {
     IPC_DIMS_MAX = 6,
     IPC_TEXT_BYTES = 320,
     IPC_RANGES_MAX = 64,
-    IPC_TENSORS_MAX = 65536
+    IPC_TENSORS_MAX = 65536,
+    IPC_FRAGMENTS_MAX = 4096
 };
 
 /* Bytes: tables and areas begin on multiples of it. */

@@ -42,6 +42,8 @@ python  ensurepip       python3-venv
 command zsh             zsh
 command fish            fish
 command pyflakes3       pyflakes3
+command mpicc           libopenmpi-dev
+command mpirun          openmpi-bin
 command mypy            mypy
 '
 

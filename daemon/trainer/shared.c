@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/rules.h"
+#include "net/config/config.h"
 
 /* Areas begin on pages, tables on cache lines. */
 enum { PAGE_BYTES = 4096, LINE_BYTES = 64, AREAS = 2 };
@@ -83,6 +84,8 @@ static uint64_t lay_out(const struct plan *plan, struct ipc_shm *head, struct sh
     }
     return at;
 }
+
+_Static_assert((int)CONFIG_FRAGMENTS_MAX <= (int)IPC_FRAGMENTS_MAX, "trainers take as many as a run may have");
 
 static struct ipc_shm head_of(const struct shared_conf *conf)
 {

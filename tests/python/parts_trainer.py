@@ -142,7 +142,7 @@ def main():
         print(f"rank {dist.get_rank()} is refused: {error}", flush=True)
         sys.exit(2)
     if state is not None and dist.get_rank() == 0:
-        print(f"goes on from step {island.run_step} of its own state", flush=True)
+        print(f"goes on from step {state['island']['run_step']} of its own state", flush=True)
     await_others(a.out, a.islands)
     spread.generator.manual_seed(100 * island.index + dist.get_rank() // 2)
     mixes = 0

@@ -153,7 +153,7 @@ def main():
     own_data = a.how in ("ddp", "fsdp", "hsdp", "fsdp-tp")  # ranks of one row of a mesh train on the same
     row = dist.get_rank() // (2 if a.how == "fsdp-tp" else 1) if own_data else 0
     generator = torch.Generator().manual_seed(100 * island.index + row)
-    mixes = 0
+    mixes, loss = 0, None
     while not island.done:
         tokens = torch.randint(24, (TOKENS,), generator=generator)
         loss = (model(tokens).float() - 1.0 - island.index).square().mean()

@@ -312,6 +312,8 @@ static void stop_ranks(void)
         assert_int_equal(ranks[r].changes, ranks[0].changes); /* also of one that has no values */
     }
     end();
+    for (int i = 0; i < POSTS_MAX; i++)
+        assert_false(posts[i].used); /* nothing moves into memory that is no more */
     for (int r = 0; r < ranks_count; r++) {
         assert_true(ranks[r].late.memory == 0 && ranks[r].late.pins == 0 && !ranks[r].late.broken);
         assert_true(!late_devices || ranks[r].part.count == 0 || ranks[r].late.moves > 0);
@@ -728,7 +730,7 @@ struct verdict {
     int32_t result;
     char text[2 * IPC_TEXT_BYTES];
 };
-enum { TAG_GREET = 0x7ffffff0 };
+enum { TAG_GREET = DILOCO_TAGS - 1 };
 
 static void *greet_as_another_build(void *user)
 {

@@ -4,8 +4,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/blake2b.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/ipc.h"
 #include "common/mem.h"
@@ -16,11 +18,11 @@
 enum { VERSION_BYTES = 32, NAME_LENGTH = ATTACH_NAME_BYTES - 1 };
 /* Bytes: larger arrays go in several messages, as some ways between machines have a limit. */
 enum { PIECE_BYTES = 256 << 20 };
-/* A tag: the fragment, TAG_KINDS times, and what it is. */
+enum { DRAIN_MS = 1000 };
+/* A tag: the fragment, TAG_KINDS times, and what it is. Before there are fragments, others. */
 enum { TAG_UP, TAG_DOWN, TAG_DID, TAG_KINDS };
-#define TAG_GREET 0x7ffffff0u
-#define TAG_MEET 0x7ffffff1u
-#define TAG_PARTS 0x7ffffff2u
+enum { TAG_GREET = DILOCO_TAGS - 1, TAG_MEET = DILOCO_TAGS - 2, TAG_PARTS = DILOCO_TAGS - 3 };
+_Static_assert(TAG_KINDS *IPC_FRAGMENTS_MAX <= TAG_PARTS, "each has a tag of its own");
 
 /* One that this rank serves. */
 struct served {
@@ -411,32 +413,6 @@ static void free_way(struct way *way)
     mem_free(way);
 }
 
-void attach_far_deinit(struct diloco *d)
-{
-    struct attach_far *far = d->far;
-    if (far == NULL)
-        return;
-    /* Of a group that is at an end something may still be under way, into or out of this memory: then it stays. */
-    bool under_way = far->first != NULL;
-    for (uint32_t i = 0; i < far->served_count; i++) {
-        mem_free(far->served[i].parts);
-        mem_free(far->served[i].own_count);
-    }
-    mem_free(far->served);
-    mem_free(far->name);
-    mem_free(far->server);
-    mem_free(far->areas);
-    mem_free(far->base);
-    if (!under_way)
-        mem_free(far->values);
-    mem_free(far->head);
-    if (d->is_far)
-        d->shm = NULL;
-    d->is_far = false;
-    mem_free(far);
-    d->far = NULL;
-}
-
 /* Appended, with its bytes: its own, to be filled, where `bytes` is NULL. */
 static int new_way(struct diloco *d, const struct way *what, struct way **out)
 {
@@ -487,6 +463,53 @@ static int look_at(struct diloco *d, struct way *way, bool wait)
     }
     way->stage = WAY_DONE;
     return DILOCO_OK;
+}
+
+/* What is under way moves into or out of our memory: where the group is not at an end it soon has arrived. False: it
+ * has not, and the memory has to stay. */
+static bool drain(struct diloco *d)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (uint64_t end_ms = env_mono_ms() + DRAIN_MS;; nanosleep(&pause, NULL)) {
+        bool under_way = false;
+        for (struct way *way = d->far->first; way != NULL; way = way->next) {
+            if (way->stage == WAY_UNDER_WAY && look_at(d, way, false) != DILOCO_OK)
+                return false;
+            under_way |= way->stage == WAY_UNDER_WAY;
+        }
+        if (!under_way || env_mono_ms() >= end_ms)
+            return !under_way;
+    }
+}
+
+void attach_far_deinit(struct diloco *d)
+{
+    struct attach_far *far = d->far;
+    if (far == NULL)
+        return;
+    const bool drained = drain(d);
+    for (struct way *way = far->first; drained && way != NULL;) {
+        struct way *next = way->next;
+        free_way(way);
+        way = next;
+    }
+    for (uint32_t i = 0; i < far->served_count; i++) {
+        mem_free(far->served[i].parts);
+        mem_free(far->served[i].own_count);
+    }
+    mem_free(far->served);
+    mem_free(far->name);
+    mem_free(far->server);
+    mem_free(far->areas);
+    mem_free(far->base);
+    if (drained)
+        mem_free(far->values);
+    mem_free(far->head);
+    if (d->is_far)
+        d->shm = NULL;
+    d->is_far = false;
+    mem_free(far);
+    d->far = NULL;
 }
 
 static uint32_t tag_of(uint32_t f, uint32_t kind)

@@ -122,6 +122,8 @@ enum diloco_kept {
     DILOCO_KEPT_KINDS
 };
 
+enum { DILOCO_TAGS = 32768 }; /* of a group's messages: as many as MPI promises */
+
 /* Several processes that hold the tensors in parts, and are one trainer to the daemon. Each has a handle of its own and
  * makes the same calls in the same order; results are the same for all. The socket, and what kept, wait and interrupt
  * mean, are rank 0's, which runs where the daemon does; reports count as rank 0 gives them.
@@ -141,10 +143,11 @@ struct diloco_group {
     int (*barrier)(void *user);
     /* Both 0, or -1 if a rank is gone: the call fails then, and the group is at an end. */
 
-    /* For far ranks; all NULL: all are near. Begins to bring bytes(count) to or from another rank, and returns at once:
-     * a number for arrived(), not 0, or 0 if the rank is gone. Messages of one tag between two ranks arrive in the
-     * order they were sent. The bytes stay where they are, and as they are, until they have arrived. What is under way
-     * goes on while the model's own messages do, and stands in the way of none of them. */
+    /* For far ranks; all NULL: all are near. Tags are less than DILOCO_TAGS. Begins to bring bytes(count) to or from
+     * another rank, and returns at once: a number for arrived(), not 0, or 0 if the rank is gone. Messages of one tag
+     * between two ranks arrive in the order they were sent. The bytes stay where they are, and as they are, until they
+     * have arrived. What is under way goes on while the model's own messages do, and stands in the way of none of them.
+     */
     uint64_t (*send)(void *user, int rank, uint32_t tag, const void *bytes, size_t count);
     uint64_t (*receive)(void *user, int rank, uint32_t tag, void *bytes, size_t count);
     /* Whether they have: 1, or 0; with `wait` not before they have. -1: they will not. A number is asked for until

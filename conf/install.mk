@@ -33,9 +33,10 @@ install: all
 		$(B)/$$program completion bash > $(DESTBASH)/$$program && $(B)/$$program completion zsh > $(DESTZSH)/_$$program && \
 		$(B)/$$program completion fish > $(DESTFISH)/$$program.fish && \
 		chmod 644 $(DESTBASH)/$$program $(DESTZSH)/_$$program $(DESTFISH)/$$program.fish || exit 1; done
-	$(INSTALL) -m 644 README.md docs/*.md docs/*.svg docs/example-trainer.c $(DESTDOC)
+	$(INSTALL) -m 644 README.md docs/*.md docs/*.svg docs/example-trainer.c docs/example-ranks.c $(DESTDOC)
 	$(INSTALL) -m 644 CHANGELOG.md $(DESTDOC) && conf/licence.sh $(DESTDOC)
 	$(INSTALL) -d $(DESTDOC)/examples && $(INSTALL) -m 644 docs/examples/*.py $(DESTDOC)/examples
+	$(INSTALL) -m 755 docs/examples/*.sh docs/examples/*.sbatch $(DESTDOC)/examples
 	$(INSTALL) -d $(DESTDOC)/tutorials && $(INSTALL) -m 644 docs/tutorials/*.md $(DESTDOC)/tutorials
 	sed 's,/usr/local/bin,$(PREFIX)/bin,' conf/dilocod.service > $(DESTDIR)$(UNITDIR)/dilocod.service
 	sed 's,/usr/local/share,$(PREFIX)/share,' conf/dilocod-gpu.conf > $(DESTDIR)$(PREFIX)/share/diloco/dilocod-gpu.conf

@@ -40,6 +40,7 @@ struct dconf {
     int owner; /* enum config_owner_choice */
     bool witness;
     bool in_home;                    /* dconf_load_home(): of an island in a folder */
+    bool until_over;                 /* it ends with its run; dilocod fills it in */
     struct supervised supervised;    /* what started this daemon; dilocod fills it in */
     char folder[DCONF_FOLDER_BYTES]; /* where the file lies, absolute; "": not known */
 };

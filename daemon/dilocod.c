@@ -24,7 +24,7 @@
 #include "daemon/supervisor.h"
 
 static const char usage[] =
-    "usage: dilocod [--home DIR | --config FILE] [--set SECTION.KEY=VALUE ...]\n"
+    "usage: dilocod [--home DIR | --config FILE] [--set SECTION.KEY=VALUE ...] [--until-over]\n"
     "       dilocod --check-config | --print-config [--home DIR | --config FILE]\n"
     "       dilocod --supervise --home DIR\n"
     "\n"
@@ -34,7 +34,7 @@ static const char usage[] =
 struct arguments {
     const char *home, *config, *user;
     struct args_list set;
-    bool check, print, supervise, help, version;
+    bool check, print, supervise, until_over, help, version;
 };
 
 /* Signals are read from a descriptor by the loop, so that nothing is interrupted anywhere. */
@@ -89,6 +89,7 @@ static enum err act(const struct arguments *a, const struct home *home)
         overrides[i].text = a->set.item[i];
     TRY(dconf_load_home(home, a->config, overrides, a->set.count, &conf));
     supervised_take(&conf.supervised);
+    conf.until_over = a->until_over;
     log_set_level((enum log_level)conf.log_level);
     enum err err = ERR_OK;
     if (a->print)
@@ -103,7 +104,7 @@ static enum err act(const struct arguments *a, const struct home *home)
 
 static enum err supervise(const struct arguments *a, const struct home *home, int *status)
 {
-    if (home->folder == NULL || a->config != NULL || a->set.count > 0 || a->check || a->print)
+    if (home->folder == NULL || a->config != NULL || a->set.count > 0 || a->check || a->print || a->until_over)
         return err_set(ERR_ARG, "--supervise goes with --home DIR and nothing else");
     return supervisor_run(home, status);
 }
@@ -123,6 +124,8 @@ static enum err run(int argc, char **argv, int *status)
          "print the configuration in force with its documentation, then end"},
         {"supervise", ARGS_FLAG, &a.supervise, NULL,
          "start the daemon of DIR again when it dies, as dilococtl start has it done"},
+        {"until-over", ARGS_FLAG, &a.until_over, NULL,
+         "end in order once the run is over and no other island needs this one, as a job of a batch system is to"},
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
         {"help", ARGS_FLAG, &a.help, NULL, "print this"},
     };

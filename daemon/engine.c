@@ -70,13 +70,14 @@ struct engine {
     struct peers *peers;
     struct control *control;
     struct ground ground;
-    struct runplan run;    /* once the plan is known */
-    bool told;             /* the parts above know the plan, and what this island holds */
-    uint64_t listens_ms;   /* since when other islands are heard and told things; 0: not before that is known */
-    bool epoch_waits;      /* one is decided, and begins when that is known */
-    enum err failed;       /* why the daemon ends, if no other error says so */
-    uint64_t judge_ms;     /* when a trainer that waits for the run's plan is judged without it; 0: none does */
-    zmq_pollitem_t *items; /* what the loop waits for */
+    struct runplan run;     /* once the plan is known */
+    struct run_close close; /* of --until-over */
+    bool told;              /* the parts above know the plan, and what this island holds */
+    uint64_t listens_ms;    /* since when other islands are heard and told things; 0: not before that is known */
+    bool epoch_waits;       /* one is decided, and begins when that is known */
+    enum err failed;        /* why the daemon ends, if no other error says so */
+    uint64_t judge_ms;      /* when a trainer that waits for the run's plan is judged without it; 0: none does */
+    zmq_pollitem_t *items;  /* what the loop waits for */
     size_t items_room;
     struct key_turns key_turns;
     struct lag lag;
@@ -867,11 +868,16 @@ static void watch_states(struct engine *engine)
     }
 }
 
+static void heard_trainers(const struct engine *engine, uint32_t trainers[VIEW_SLOTS_MAX])
+{
+    for (uint32_t i = 0; i < engine->configs.view.count; i++)
+        trainers[i] = peers_info(engine->peers, i).trainer;
+}
+
 static enum run_end end_of_run(const struct engine *engine)
 {
     uint32_t trainers[VIEW_SLOTS_MAX];
-    for (uint32_t i = 0; i < engine->configs.view.count; i++)
-        trainers[i] = peers_info(engine->peers, i).trainer;
+    heard_trainers(engine, trainers);
     return engine->told ? run_end_of(engine->run.sync, &engine->configs.view, runplan_fragments(&engine->run), trainers)
                         : RUN_GOES_ON;
 }
@@ -1042,6 +1048,22 @@ static bool read_signals(int signal_fd)
     return stop;
 }
 
+/* True if the daemon ends with its run, and that is over. */
+static bool is_over(struct engine *engine)
+{
+    uint32_t trainers[VIEW_SLOTS_MAX];
+    bool finished = trainer_phase(engine->trainer) == TRAINER_FINISHED && !process_running(engine->trainer->process);
+    if (!engine->conf->until_over || !engine->told)
+        return false;
+    heard_trainers(engine, trainers);
+    if (!run_close_due(&engine->close, end_of_run(engine), finished, engine->run.sync, &engine->configs.view, trainers,
+                       engine->now_ms))
+        return false;
+    log_info("the run is over%s, and so is this daemon (--until-over)",
+             engine->close.end == RUN_OPEN ? " but for islands that have been away for minutes" : "");
+    return true;
+}
+
 /* In reverse of the start: the trainer saves and goes, jobs end, the state is written, peers are told. */
 static enum err stop_in_order(struct engine *engine, int signal_fd)
 {
@@ -1081,7 +1103,7 @@ enum err engine_run(struct engine *engine, int signal_fd)
     advise(&engine->spec);
     begin_turn(engine);
     drain(engine);
-    while (fatal[0] == '\0' && !read_signals(signal_fd))
+    while (fatal[0] == '\0' && !read_signals(signal_fd) && !is_over(engine))
         TRY(turn(engine, signal_fd));
     enum err err = stop_in_order(engine, signal_fd);
     if (ledger_stats(engine->ledger).lost && (err != ERR_OK || fatal[0] != '\0')) /* a start would find nothing saved */

@@ -13,13 +13,15 @@
 #include <diloco.h>
 #include <fcntl.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { COUNT = 2000, BATCH = 32, PLACE_BYTES = 128 };
+enum { COUNT = 2000, BATCH = 32, PLACE_BYTES = 128, ENDING_MS = 10000 };
 
 /* ---- the group, over a communicator of its own, so that no message of the model's is mistaken for one of these ----
  */
@@ -177,23 +179,40 @@ static int failed(struct diloco *d, const char *what)
     return 1;
 }
 
-static int train(struct diloco *d, float *w, int first, int count, uint64_t step, uint64_t steps)
+/* A batch system, or the daemon when it is stopped, asks by SIGTERM: the last contributions go out, and we end. */
+static volatile sig_atomic_t is_asked;
+
+static void ask(int number)
+{
+    (void)number;
+    is_asked = 1;
+}
+
+static int train(struct diloco *d, float *w, int first, int count, const struct diloco_start *start,
+                 const struct timespec *pause)
 {
     uint64_t random = diloco_seed(d, 1);
-    int result = step < steps ? DILOCO_OK : DILOCO_STOP;
+    int result = start->step < start->steps ? DILOCO_OK : DILOCO_STOP;
     while (result == DILOCO_OK) {
         double loss = sgd_step(w, first, count, &random, MPI_COMM_WORLD);
         struct diloco_report report = {.size = sizeof report, .tokens = BATCH, .loss = loss};
+        if (is_asked)
+            diloco_ending(d, ENDING_MS);
         result = diloco_step(d, &report);
+        nanosleep(pause, NULL);
     }
     return result == DILOCO_STOP ? diloco_finish(d) : result;
 }
 
+/* An argument is the milliseconds that a step takes at least, as those of a model do. */
 int main(int argc, char **argv)
 {
+    const struct timespec pause = {.tv_nsec = argc > 1 ? atol(argv[1]) % 1000 * 1000000 : 0};
     struct ranks ranks = {0};
     struct diloco *d;
     MPI_Init(&argc, &argv);
+    signal(SIGTERM, ask);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* lines, also where it is no terminal */
     struct diloco_group group = make_group(&ranks);
     const int first = COUNT * ranks.rank / ranks.count, count = COUNT * (ranks.rank + 1) / ranks.count - first;
     float *w = calloc((size_t)count + 1, sizeof *w);
@@ -215,7 +234,7 @@ int main(int argc, char **argv)
     printf("island %s, %s of %d, after step %llu of %llu\n", start.island, ranks.name, ranks.count,
            (unsigned long long)start.step, (unsigned long long)start.steps);
 
-    int result = train(d, w, first, count, start.step, start.steps);
+    int result = train(d, w, first, count, &start, &pause);
     if (result == DILOCO_OPEN) /* this island leaves, or others are away: the run may go on */
         printf("not the end: %s\n", diloco_error(d));
     else if (result != DILOCO_OK)

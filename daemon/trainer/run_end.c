@@ -3,15 +3,18 @@
 
 #include "net/transport/wire.h"
 
-/* Our trainer is done with the fragment, and holds the newest anchor that anyone has: the word of one is enough to go
- * on waiting, as it is where somebody does not say that he has contributed all. */
+enum { OVER_MS = 10000, OPEN_MS = 600000 };
+
+/* Our trainer is done with the fragment, or was when it went, and we hold the newest anchor that anyone has: the word
+ * of one is enough to go on waiting, as it is where somebody does not say that he has contributed all. */
 static bool at_rest(const struct sync *sync, const struct view *view, uint32_t f)
 {
     struct wire_standing own = sync_own(sync, f);
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && sync_heard(sync, i, f).version > own.version)
             return false;
-    return own.abstained == UINT64_MAX && sync_state(sync, f) == SYNC_IDLE;
+    enum sync_state state = sync_state(sync, f);
+    return own.abstained == UINT64_MAX && (state == SYNC_IDLE || state == SYNC_LISTENING);
 }
 
 static bool settled(const struct sync *sync, uint32_t fragments_count, uint32_t member)
@@ -50,4 +53,15 @@ enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32
         away |= !sync_up(sync, i);
     }
     return away ? RUN_OPEN : RUN_OVER;
+}
+
+bool run_close_due(struct run_close *close, enum run_end end, bool finished, const struct sync *sync,
+                   const struct view *view, const uint32_t *trainers, uint64_t now_ms)
+{
+    bool needed = end == RUN_GOES_ON || !finished;
+    for (uint32_t i = 0; i < view->count; i++)
+        needed |= i != view->self && view->members[i].used && sync_up(sync, i) && takes_part(trainers[i]);
+    if (needed || close->since_ms == 0 || close->end != end)
+        *close = (struct run_close){.since_ms = needed ? 0 : now_ms, .end = end};
+    return !needed && now_ms >= close->since_ms + (end == RUN_OVER ? OVER_MS : OPEN_MS);
 }

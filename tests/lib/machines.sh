@@ -23,6 +23,11 @@ machines_begin() {
     ip link add "$machines_bridge" type bridge && ip address add "$machines_base.1/24" dev "$machines_bridge" &&
         ip link set "$machines_bridge" up || return
     local k
+    { # every machine knows the others by name
+        cat /etc/hosts
+        echo "$machines_base.1 $(hostname)"
+        for ((k = 1; k < machines_count; k++)); do echo "$machines_base.$((k + 1)) node$k"; done
+    } >"$machines_folder/hosts"
     for ((k = 1; k < machines_count; k++)); do
         unshare --net --uts --mount --pid --fork --kill-child --mount-proc \
             bash -c "hostname node$k; exec sleep infinity" >/dev/null 2>&1 </dev/null &
@@ -39,7 +44,6 @@ shift
 exec nsenter -t "\$(cat "$machines_folder/\$host.pid")" -n -u -m -p -- bash -c "\$*"
 A
     chmod +x "$machines_folder/agent"
-    cp /etc/hosts "$machines_folder/hosts"
 }
 
 machines_join() { # k
@@ -52,7 +56,7 @@ machines_join() { # k
     done
     echo "$pid" >"$machines_folder/node$k.pid"
     ip link add "$here" type veth peer name fabric netns "$pid" && ip link set "$here" master "$machines_bridge" up &&
-        nsenter -t "$pid" -n ip link set lo up && nsenter -t "$pid" -n ip link set fabric up &&
+        nsenter -t "$pid" -m mount --bind "$machines_folder/hosts" /etc/hosts && nsenter -t "$pid" -n ip link set lo up && nsenter -t "$pid" -n ip link set fabric up &&
         nsenter -t "$pid" -n ip address add "$machines_base.$((k + 1))/24" dev fabric
 }
 

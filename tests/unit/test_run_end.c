@@ -122,6 +122,56 @@ static void one_without_a_trainer_is_not_waited_for(void **state)
     }
 }
 
+static bool closes(struct run_close *close, bool finished, uint64_t now_ms)
+{
+    enum run_end end = run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, trainers);
+    return run_close_due(close, end, finished, run.sync, &run.view, trainers, now_ms);
+}
+
+static void a_daemon_may_end_when_no_other_trainer_needs_it(void **state)
+{
+    (void)state;
+    struct run_close close = {0};
+    settle_ourselves();
+    hear(ANA, 4, TRAINERRUN_FRAGMENTS);
+    hear(CYD, 4, TRAINERRUN_FRAGMENTS);
+    trainers[ANA] = WIRE_TRAINER_FINISHING; /* it may still fetch the last results from us */
+    trainers[CYD] = WIRE_TRAINER_FINISHED;
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        own(SYNC_EV_TRAINER_DOWN, f); /* it has ended */
+    assert_end(RUN_OVER);
+    assert_false(closes(&close, true, 1000));
+    assert_false(closes(&close, true, 3600000));
+    trainers[ANA] = WIRE_TRAINER_FINISHED;
+    assert_false(closes(&close, false, 3601000)); /* our trainer saves */
+    assert_false(closes(&close, true, 3602000));
+    assert_false(closes(&close, true, 3611999));
+    assert_true(closes(&close, true, 3612000));
+    trainers[ANA] = WIRE_TRAINER_TRAINING; /* the run was made longer */
+    assert_false(closes(&close, true, 3613000));
+    trainers[ANA] = WIRE_TRAINER_FINISHED;
+    assert_false(closes(&close, true, 3614000));
+    assert_true(closes(&close, true, 3624000));
+}
+
+static void it_waits_longer_for_one_that_is_away(void **state)
+{
+    (void)state;
+    struct run_close close = {0};
+    settle_ourselves();
+    hear(ANA, 4, TRAINERRUN_FRAGMENTS);
+    trainers[ANA] = WIRE_TRAINER_FINISHED;
+    assert_end(RUN_OPEN);
+    assert_false(closes(&close, true, 1000));
+    assert_false(closes(&close, true, 600999));
+    assert_true(closes(&close, true, 601000));
+    hear(CYD, 4, TRAINERRUN_FRAGMENTS); /* it comes, and has contributed all */
+    trainers[CYD] = WIRE_TRAINER_FINISHED;
+    assert_end(RUN_OVER);
+    assert_false(closes(&close, true, 602000));
+    assert_true(closes(&close, true, 612000));
+}
+
 #define in_a_run(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -131,6 +181,8 @@ int main(void)
         in_a_run(so_have_we_and_have_the_newest),
         in_a_run(one_that_is_away_leaves_it_open),
         in_a_run(one_without_a_trainer_is_not_waited_for),
+        in_a_run(a_daemon_may_end_when_no_other_trainer_needs_it),
+        in_a_run(it_waits_longer_for_one_that_is_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

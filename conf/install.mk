@@ -35,7 +35,7 @@ install: all
 		chmod 644 $(DESTBASH)/$$program $(DESTZSH)/_$$program $(DESTFISH)/$$program.fish || exit 1; done
 	$(INSTALL) -m 644 README.md docs/*.md docs/*.svg docs/example-trainer.c docs/example-ranks.c $(DESTDOC)
 	$(INSTALL) -m 644 CHANGELOG.md $(DESTDOC) && conf/licence.sh $(DESTDOC)
-	$(INSTALL) -d $(DESTDOC)/examples && $(INSTALL) -m 644 docs/examples/*.py $(DESTDOC)/examples
+	$(INSTALL) -d $(DESTDOC)/examples && $(INSTALL) -m 644 docs/examples/*.py docs/examples/*.yaml $(DESTDOC)/examples
 	$(INSTALL) -m 755 docs/examples/*.sh docs/examples/*.sbatch $(DESTDOC)/examples
 	$(INSTALL) -d $(DESTDOC)/tutorials && $(INSTALL) -m 644 docs/tutorials/*.md $(DESTDOC)/tutorials
 	sed 's,/usr/local/bin,$(PREFIX)/bin,' conf/dilocod.service > $(DESTDIR)$(UNITDIR)/dilocod.service

@@ -7,7 +7,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build/gcc}
 venv=$PWD/build/python
-packages='torch transformers safetensors tokenizers peft accelerate lightning zstandard pyarrow'
+packages='torch transformers safetensors tokenizers peft accelerate lightning zstandard pyarrow kubernetes-validate'
 export BUILD PYTHONPATH= PYTHONDONTWRITEBYTECODE=1
 skip() { echo "skip: $1"; exit 77; }
 documents() { # what they tell to type for PyTorch; one at a time, since threads of PyTorch wait for each other busily
@@ -15,7 +15,7 @@ documents() { # what they tell to type for PyTorch; one at a time, since threads
         PATH=$(dirname "$python"):$PATH tests/system/docs.sh "$document" || return
     done
 }
-complete() { "$1" -c "import $(echo $packages | tr ' ' ',')" 2>/dev/null; }
+complete() { "$1" -c "import $(echo $packages | tr ' -' ',_')" 2>/dev/null; }
 
 if [ -n "${PYTHON:-}" ]; then
     python=$PYTHON
@@ -35,7 +35,7 @@ fi
 
 failed=0 passed=0 said=$(mktemp) || exit 1
 trap 'rm -f "$said"' EXIT
-for test in ${TEST_FILTER:-plain tokenize wheel torch moves frozen checkpoint probes ranks parts watch nodes sampling lightning hf models tokenize_hf docs}; do
+for test in ${TEST_FILTER:-plain tokenize wheel torch moves frozen checkpoint probes ranks parts watch nodes manifests sampling lightning hf models tokenize_hf docs}; do
     name=${test%%.*} only=
     case $test in *.*) only="-k ${test#*.}" ;; esac
     echo "python/$name"

@@ -110,7 +110,9 @@ def joined(parts):
 
 
 def leave(island, parts, path):
-    torch.save({"parts": {name: entry[0] for name, entry in parts.items()}, "island": island.state_dict()}, path)
+    state = island.state_dict()
+    assert set(state["anchor"]) == set(parts), "a rank keeps what it has, and nothing else"
+    torch.save({"parts": {name: entry[0] for name, entry in parts.items()}, "island": state}, path)
     island.detach()
     dist.destroy_process_group()
     sys.exit(3)

@@ -111,7 +111,7 @@ def joined(parts):
 
 def leave(island, parts, path):
     state = island.state_dict()
-    assert set(state["anchor"]) == set(parts), "a rank keeps what it has, and nothing else"
+    assert set(state["anchor"]) <= set(parts), "a rank keeps what it has, and nothing else"
     torch.save({"parts": {name: entry[0] for name, entry in parts.items()}, "island": state}, path)
     island.detach()
     dist.destroy_process_group()

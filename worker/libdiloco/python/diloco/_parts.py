@@ -145,9 +145,6 @@ class Parts(Module):
         sources = [(self._copies[who], self._nearest(self._copies[who]))] if part[3] > 0 and len(who) > 1 else []
         return Param(name, value, value.detach().view(-1), shape, part, sources)
 
-    def is_here(self, number: int) -> bool:
-        return self.params[number].name in self._own
-
     def release(self) -> None:
         super().release()
         copies, self._copies = self._copies, {}

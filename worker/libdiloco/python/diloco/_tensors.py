@@ -125,10 +125,6 @@ class Tensors:
         """Writes what room() gave for a tensor, and a checkpoint brought back, to host memory."""
         raise NotImplementedError
 
-    def is_here(self, number: int) -> bool:
-        """Whether this rank has anything of it that a checkpoint could keep."""
-        return True
-
     def close(self) -> None:
         """After libdiloco has detached."""
 

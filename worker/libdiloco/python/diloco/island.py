@@ -143,8 +143,6 @@ class Island:
     def _take_kept(self, _user: Any, number: int, kind: int, address: int, count: int) -> int:
         try:
             name, taking = self._tensors.described[number].name, self._taking
-            if not self._tensors.is_here(number):
-                return 0
             if taking is None:
                 raise DilocoError("attach(state=) is there in rank 0, and not in this one")
             if name not in taking.get(KEPT[kind], {}):
@@ -492,7 +490,7 @@ class Island:
             return state
         self._check(self._call("diloco_keep_begin"))
         for number, tensor in enumerate(self._tensors):
-            for kind, word in enumerate(KEPT if self._tensors.is_here(number) else ()):
+            for kind, word in enumerate(KEPT):
                 if self._library.diloco_keep_values(self._handle, number, kind, None, 0) == 1:
                     values, address, count = self._tensors.room(number)
                     self._check(self._library.diloco_keep_values(self._handle, number, kind, address, count))

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/ranks.sh
 ranks_begin 2 'paris oslo'
 spec 1000
-found paris "mpirun --mca plm_rsh_agent $work/agent --output-filename $work/ranks:nojobid,nocopy -n 4 \
+found paris "mpirun --mca plm_rsh_agent $work/agent --output-filename $work/ranks:nojobid,nocopy ${SAN:+-x ASAN_OPTIONS} -n 4 \
 -H $(hostname):2,node1:2 $work/example-ranks" "127.0.0.1:$(port)"
 join oslo "$work/example-ranks" "127.0.0.1:$(port)"
 "$ctl" start --home "$work/oslo" >/dev/null || fail "oslo does not start"

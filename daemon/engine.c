@@ -874,12 +874,13 @@ static void heard_trainers(const struct engine *engine, uint32_t trainers[VIEW_S
         trainers[i] = peers_info(engine->peers, i).trainer;
 }
 
-static enum run_end end_of_run(const struct engine *engine)
+static enum run_end end_of_run(const struct engine *engine, bool gone)
 {
     uint32_t trainers[VIEW_SLOTS_MAX];
     heard_trainers(engine, trainers);
-    return engine->told ? run_end_of(engine->run.sync, &engine->configs.view, runplan_fragments(&engine->run), trainers)
-                        : RUN_GOES_ON;
+    return engine->told
+               ? run_end_of(engine->run.sync, &engine->configs.view, runplan_fragments(&engine->run), trainers, gone)
+               : RUN_GOES_ON;
 }
 
 /* Nothing that is saved from now on can be found again. */
@@ -918,7 +919,7 @@ static void tick(struct engine *engine)
     stepped(engine, "judging a trainer");
     tell_deal(engine);
     trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
-    trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
+    trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine, false));
     stepped(engine, "the tick of the trainer");
     drain(engine);
     if (engine->told && engine->run.rounds != NULL)
@@ -1056,8 +1057,8 @@ static bool is_over(struct engine *engine)
     if (!engine->conf->until_over || !engine->told)
         return false;
     heard_trainers(engine, trainers);
-    if (!run_close_due(&engine->close, end_of_run(engine), finished, engine->run.sync, &engine->configs.view, trainers,
-                       engine->now_ms))
+    if (!run_close_due(&engine->close, end_of_run(engine, true), finished, engine->run.sync, &engine->configs.view,
+                       trainers, engine->now_ms))
         return false;
     log_info("the run is over%s, and so is this daemon (--until-over)",
              engine->close.end == RUN_OPEN ? " but for islands that have been away for minutes" : "");

@@ -5,16 +5,15 @@
 
 enum { OVER_MS = 10000, OPEN_MS = 600000 };
 
-/* Our trainer is done with the fragment, or was when it went, and we hold the newest anchor that anyone has: the word
- * of one is enough to go on waiting, as it is where somebody does not say that he has contributed all. */
-static bool at_rest(const struct sync *sync, const struct view *view, uint32_t f)
+/* Our trainer is done with the fragment, or, `gone`, was when it went, and we hold the newest anchor that anyone has:
+ * the word of one is enough to go on waiting, as it is where somebody does not say that he has contributed all. */
+static bool at_rest(const struct sync *sync, const struct view *view, uint32_t f, bool gone)
 {
     struct wire_standing own = sync_own(sync, f);
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && sync_heard(sync, i, f).version > own.version)
             return false;
-    enum sync_state state = sync_state(sync, f);
-    return own.abstained == UINT64_MAX && (state == SYNC_IDLE || state == SYNC_LISTENING);
+    return own.abstained == UINT64_MAX && sync_state(sync, f) == (gone ? SYNC_LISTENING : SYNC_IDLE);
 }
 
 static bool settled(const struct sync *sync, uint32_t fragments_count, uint32_t member)
@@ -39,11 +38,11 @@ bool run_end_waits_for(const struct sync *sync, const struct view *view, uint32_
 }
 
 enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32_t fragments_count,
-                        const uint32_t *trainers)
+                        const uint32_t *trainers, bool gone)
 {
     bool away = false;
     for (uint32_t f = 0; f < fragments_count; f++)
-        if (!at_rest(sync, view, f))
+        if (!at_rest(sync, view, f, gone))
             return RUN_GOES_ON;
     for (uint32_t i = 0; i < view->count; i++) {
         if (!run_end_waits_for(sync, view, fragments_count, i))

@@ -20,9 +20,10 @@ enum run_end {
     RUN_OVER     /* everybody has, and our trainer has the last anchors */
 };
 
-/* `trainers`: of each member, what its trainer does, as it last said (enum wire_trainer). */
+/* `trainers`: of each member, what its trainer does, as it last said (enum wire_trainer). `gone`: ours was done, and is
+ * not attached any more; what is told to one that is attached must not go by that. */
 enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32_t fragments_count,
-                        const uint32_t *trainers);
+                        const uint32_t *trainers, bool gone);
 
 /* Whether what `member` has to contribute is waited for, as long as it has a trainer: it takes part, and has not said
  * that it has contributed all. Never ourselves. */

@@ -8,7 +8,8 @@ the ends of rows, copies in some ranks and what one has alone, which move toward
 
 Wherever several ranks hold the same values it looks after every change whether they are the same bits. FILE gets the
 whole parameters as they are in the end. With --leave-at each rank ends there, and has its state in FILE.rank; the next
-start goes on from it. With local names each stage counts its layers from 0, which is to be refused.
+start goes on from it. With local names each stage counts its layers from 0, which is to be refused; with short
+ones an entry of one rank is none.
 """
 
 import argparse
@@ -123,7 +124,7 @@ def main():
     options.add_argument("--as", dest="how", choices=("pipe", "cut"), required=True)
     options.add_argument("--out", required=True)
     options.add_argument("--islands", type=int, default=2)
-    options.add_argument("--names", choices=("whole", "local"), default="whole")
+    options.add_argument("--names", choices=("whole", "local", "short"), default="whole")
     options.add_argument("--leave-at", type=int, default=0)
     a = options.parse_args()
     torch.set_num_threads(1)
@@ -138,6 +139,8 @@ def main():
         for name, (value, *_) in parts.items():
             value.copy_(state["parts"][name] if state is not None else (value * 32).round() / 32)
     named = {name.replace("layers.1", "layers.0") if a.names == "local" else name: one for name, one in parts.items()}
+    if a.names == "short" and "gain" in named:  # of one rank alone
+        named["gain"] = named["gain"][:3]
     try:
         island = diloco.attach(parts=named, trainer="parts", state=state["island"] if state is not None else None)
     except diloco.DilocoError as error:

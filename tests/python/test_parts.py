@@ -36,6 +36,7 @@ class Refused(unittest.TestCase):
             ((*good[:2], 0, 0, 0, 6), "parts: w has 3 columns, and 0 from 0"),
             ((*good[:2], -1, 3, 0, 6), "parts: w has 3 columns, and 3 from -1"),
             ((*good[:2], 0, 3, 7, 6), "4 rows, 12 values in 3 columns, and 6 from 7 do not lie in them"),
+            ((torch.zeros(2, 3).t(), *good[1:]), "parts: w is not contiguous"),
             ((*good[:2], 0, 3, 0, 5), "parts: w has 6 values in its tensor, and its count is 5"),
         ):
             with self.subTest(words):
@@ -73,6 +74,13 @@ class Islands(BesideOne):
             for number in (0, 1):
                 paris.await_log(f"rank {number} is refused: parts: layers.0.")
             paris.await_log("(rank 0, 1): they have the same part of it, and other values")
+
+    def test_what_one_rank_says_wrongly_all_are_told(self):
+        with Run(SPEC) as run:
+            paris = run.found("paris", ranks(2, "--as", "pipe", "--names", "short", "--out", f"{run.place}/paris.pt",
+                                             trainer=PARTS))
+            for number in (0, 1):
+                paris.await_log(f"rank {number} is refused: parts: gain is no (tensor, shape, column0, ")
 
     def test_of_a_checkpoint_of_parts_training_goes_on(self):
         with Run(SPEC) as run:

@@ -32,7 +32,7 @@ static int end(void **state)
 
 static void assert_end(enum run_end want)
 {
-    assert_int_equal(run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, trainers), want);
+    assert_int_equal(run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, trainers, false), want);
 }
 
 static void own(enum sync_event_type type, uint32_t f)
@@ -124,7 +124,7 @@ static void one_without_a_trainer_is_not_waited_for(void **state)
 
 static bool closes(struct run_close *close, bool finished, uint64_t now_ms)
 {
-    enum run_end end = run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, trainers);
+    enum run_end end = run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, trainers, true);
     return run_close_due(close, end, finished, run.sync, &run.view, trainers, now_ms);
 }
 
@@ -135,11 +135,15 @@ static void a_daemon_may_end_when_no_other_trainer_needs_it(void **state)
     settle_ourselves();
     hear(ANA, 4, TRAINERRUN_FRAGMENTS);
     hear(CYD, 4, TRAINERRUN_FRAGMENTS);
-    trainers[ANA] = WIRE_TRAINER_FINISHING; /* it may still fetch the last results from us */
     trainers[CYD] = WIRE_TRAINER_FINISHED;
-    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
-        own(SYNC_EV_TRAINER_DOWN, f); /* it has ended */
     assert_end(RUN_OVER);
+    trainers[ANA] = WIRE_TRAINER_FINISHED;
+    assert_false(closes(&close, true, 1000)); /* ours is done, and still attached */
+    assert_false(closes(&close, true, 3600000));
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        own(SYNC_EV_TRAINER_DOWN, f);
+    assert_end(RUN_GOES_ON);                /* to one that comes, nothing of that is told */
+    trainers[ANA] = WIRE_TRAINER_FINISHING; /* it may still fetch the last results from us */
     assert_false(closes(&close, true, 1000));
     assert_false(closes(&close, true, 3600000));
     trainers[ANA] = WIRE_TRAINER_FINISHED;
@@ -162,12 +166,13 @@ static void it_waits_longer_for_one_that_is_away(void **state)
     hear(ANA, 4, TRAINERRUN_FRAGMENTS);
     trainers[ANA] = WIRE_TRAINER_FINISHED;
     assert_end(RUN_OPEN);
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        own(SYNC_EV_TRAINER_DOWN, f);
     assert_false(closes(&close, true, 1000));
     assert_false(closes(&close, true, 600999));
     assert_true(closes(&close, true, 601000));
     hear(CYD, 4, TRAINERRUN_FRAGMENTS); /* it comes, and has contributed all */
     trainers[CYD] = WIRE_TRAINER_FINISHED;
-    assert_end(RUN_OVER);
     assert_false(closes(&close, true, 602000));
     assert_true(closes(&close, true, 612000));
 }

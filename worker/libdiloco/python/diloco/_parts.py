@@ -13,6 +13,7 @@ from ._frozen import sum_of
 from ._group import RankGroup
 from ._tensors import DIMS_MAX
 from ._torch import Module, Param, width_of
+from ._whereabouts import is_spread
 
 Part = tuple[int, int, int, int]  # column0, columns, first, count
 NONE: Part = (0, 0, 0, 0)
@@ -31,6 +32,8 @@ def _read(name: str, given: Any) -> tuple[torch.Tensor, tuple[int, ...], Part]:
         column0, columns, first, count = (int(number) for number in numbers)
     except (TypeError, ValueError):
         raise DilocoError(f"parts: {name} is no (tensor, shape, column0, columns, first, count)") from None
+    if is_spread(tensor):
+        raise DilocoError(f"parts: {name} is a DTensor, which says itself what is here: attach the model")
     if not isinstance(tensor, torch.Tensor) or not 0 < len(whole) <= DIMS_MAX or min(whole) < 1:
         raise DilocoError(f"parts: {name} is no tensor, or of shape {whole}, which is none")
     rows = _whole(whole) // width_of(whole)
@@ -43,6 +46,8 @@ def _read(name: str, given: Any) -> tuple[torch.Tensor, tuple[int, ...], Part]:
         )
     if tensor.numel() != count:
         raise DilocoError(f"parts: {name} has {tensor.numel()} values in its tensor, and its count is {count}")
+    if not tensor.is_contiguous():
+        raise DilocoError(f"parts: {name} is not contiguous: values are moved where they lie")
     return tensor, whole, (column0, columns, first, count)
 
 
@@ -94,12 +99,20 @@ class Parts(Module):
     """Each value is brought by one rank; those that hold the same part get it from that one."""
 
     def __init__(self, parts: Mapping[str, Any], ranks: RankGroup | None):
-        read = {name: _read(name, given) for name, given in parts.items()}
+        read, wrong = {}, None
+        try:
+            read = {name: _read(name, given) for name, given in parts.items()}
+        except DilocoError as error:  # told to all, who would wait for this rank
+            wrong = str(error)
         own: Said = {name: (shape, part, str(tensor.dtype)) for name, (tensor, shape, part) in read.items()}
-        all_said = [own]
+        heard: list[tuple[str | None, Said]] = [(wrong, own)]
         if ranks is not None:
-            all_said *= ranks.count
-            dist.all_gather_object(all_said, own, group=ranks.group)
+            heard *= ranks.count
+            dist.all_gather_object(heard, (wrong, own), group=ranks.group)
+        for rank, (wrong, _) in enumerate(heard):
+            if wrong is not None:
+                raise DilocoError(f"{wrong} (rank {ranks.number(rank)})" if ranks is not None else wrong)
+        all_said = [one for _, one in heard]
         self._holders = holders(all_said, ranks.number if ranks is not None else lambda rank: rank)
         self._shapes = {name: shape for said in all_said for name, (shape, _, _) in said.items()}
         self._own = {name: part for name, (_, _, part) in read.items()}

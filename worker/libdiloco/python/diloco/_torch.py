@@ -116,7 +116,8 @@ class Param:
     def of(cls, name: str, param: torch.Tensor, group: Any, nearest: Callable[[Any], int]) -> "Param":
         shape = tuple(param.shape)
         if not is_spread(param):
-            return cls(name, param, param.detach(), shape, (0, 0, 0, 0), [(group, nearest(group))] if group else [])
+            sources = [(group, nearest(group))] if group is not None else []
+            return cls(name, param, param.detach(), shape, (0, 0, 0, 0), sources)
         mesh, local = param.device_mesh, param.to_local().detach()
         first, count, repeated = _along(param.placements, mesh, shape or (1,), name)
         if tuple(local.shape) != tuple(count[: len(shape)]):

@@ -31,6 +31,7 @@ class Watch:
     def __init__(self, ranks: list[int], leads: int, names: dict[int, str]):
         """names: of ranks, as torch.distributed numbers them all; every one of them makes one of these"""
         self.lost: str | None = None  # the first one, as it was said
+        self._known = threading.Event()  # there is one
         self.asked = False  # by some rank, to end
         self._names = names
         self._group: Any = dist.new_group(ranks, backend="gloo", timeout=LONG)
@@ -79,9 +80,7 @@ class Watch:
 
     def why(self, patience_s: float) -> str | None:
         """Who was lost. What a collective has failed at just now may be known here an instant later."""
-        end = time.monotonic() + patience_s
-        while self.lost is None and time.monotonic() < end:
-            time.sleep(0.02)
+        self._known.wait(patience_s)
         return self.lost
 
     def _send(self, rank: int, word: int) -> tuple[Any, torch.Tensor]:
@@ -98,6 +97,7 @@ class Watch:
                 return
             text = f"{self._names[rank]} {how}"
             first, self.lost = self.lost is None, self.lost or text
+            self._known.set()
         if first:
             self._say(f"{text}: the ranks of this island are at an end, and go on from what was kept when they are "
                       "started again")

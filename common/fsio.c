@@ -86,6 +86,16 @@ enum err fsio_mkdirs(const char *path, mode_t mode)
     return err;
 }
 
+/* By statx() and not fstat(), which programs built today take from C libraries of 2021 on only: see conf/wheel.sh. */
+static bool size_of(int fd, uint64_t *size)
+{
+    struct statx status;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &status) != 0)
+        return false;
+    *size = status.stx_size;
+    return true;
+}
+
 static enum err read_into(int fd, const char *path, size_t size, size_t bytes_max, char **data, size_t *bytes)
 {
     if (size > bytes_max)
@@ -116,12 +126,12 @@ enum err fsio_read(const char *path, size_t bytes_max, char **data, size_t *byte
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_set_errno(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", path);
-    struct stat status;
+    uint64_t size;
     enum err err;
-    if (fstat(fd, &status) != 0)
+    if (!size_of(fd, &size))
         err = err_set_errno(ERR_IO, "%s: cannot stat", path);
     else
-        err = read_into(fd, path, (size_t)status.st_size, bytes_max, data, bytes);
+        err = read_into(fd, path, (size_t)size, bytes_max, data, bytes);
     close(fd);
     return err;
 }
@@ -226,10 +236,10 @@ enum err fsio_reread(const struct fsio_writer *writer, uint64_t offset, void *da
 static bool flush_pieces(const struct fsio_writer *writer)
 {
     const unsigned flags = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-    struct stat status;
-    if (fstat(writer->fd, &status) != 0)
+    uint64_t size;
+    if (!size_of(writer->fd, &size))
         return true;
-    for (off_t at = 0; at + FSIO_FLUSH_BYTES < status.st_size; at += FSIO_FLUSH_BYTES)
+    for (off_t at = 0; at + FSIO_FLUSH_BYTES < (off_t)size; at += FSIO_FLUSH_BYTES)
         if (sync_file_range(writer->fd, at, FSIO_FLUSH_BYTES, flags) != 0)
             return errno != EIO && errno != ENOSPC && errno != EDQUOT;
     return true;

@@ -78,7 +78,7 @@ LIBS := $(PKG_LIBS) -lm -ldl
 # ---- objects, one archive a room ----
 objects = $(patsubst %.c,$(B)/%.o,$(1))
 include common/isa.mk
-PROGRAM_SRC := daemon/dilocod.c daemon/dilococtl.c worker/diloco-worker.c
+PROGRAM_SRC := daemon/dilocod.c daemon/dilococtl.c worker/diloco-worker.c worker/diloco-gateway.c
 
 common_OBJ := $(call objects,$(filter-out $(LANES_SRC),$(wildcard common/*.c))) $(LANES_OBJ)
 outer_opt_OBJ := $(call objects,$(filter-out $(VEC_SRC),$(wildcard outer_opt/*.c))) $(VEC_OBJ)
@@ -89,7 +89,10 @@ daemon_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard daemon/*.c d
 ROOMS := daemon worker net outer_opt kernels common
 ARCHIVES = $(foreach room,$(ROOMS),$(if $($(room)_OBJ),$(B)/$(room).a))
 PROGRAMS := $(foreach src,$(wildcard $(PROGRAM_SRC)),$(B)/$(notdir $(basename $(src))))
-LIBDILOCO_OBJ := $(call objects,$(wildcard worker/libdiloco/*.c)) $(common_OBJ)
+# The gateway's end is not in it.
+GATEWAY_SRC := worker/diloco-gateway.c worker/gateway.c worker/gate/gate_door.c worker/gate/gate_key_pair.c
+LIBDILOCO_SRC := $(wildcard worker/libdiloco/*.c) $(filter-out $(GATEWAY_SRC),$(wildcard worker/gate/*.c))
+LIBDILOCO_OBJ := $(call objects,$(LIBDILOCO_SRC)) $(common_OBJ)
 
 say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),$(if $(V),,@),@printf '  %-7s %s\n' $(1) $(patsubst $(B)/%,%,$@);)
 
@@ -137,10 +140,13 @@ $(B)/dilocod $(B)/dilococtl: $(B)/%: $(B)/daemon/%.o $(foreach room,daemon net o
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
 $(B)/diloco-worker: $(B)/worker/diloco-worker.o $(foreach room,worker kernels common,$(B)/$(room).a)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $^ $(LIBS) $(WORKER_LIBS) -ldnnl -o $@
+# It needs neither kernels nor a model.
+$(B)/diloco-gateway: $(call objects,$(GATEWAY_SRC)) $(B)/libdiloco.a
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $^ -ldl -lm -o $@
 $(B)/libdiloco.a: $(LIBDILOCO_OBJ)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
 # Loaded into other people's programs: of common/ only what it uses, and nothing but the C library (tests/lint/library.sh).
-$(B)/libdiloco.so.0: $(call objects,$(wildcard worker/libdiloco/*.c)) $(B)/common.a Makefile
+$(B)/libdiloco.so.0: $(call objects,$(LIBDILOCO_SRC)) $(B)/common.a Makefile
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(filter-out Makefile,$^) -Wl,--as-needed -lm -o $@
 
 include tests/tests.mk

@@ -25,7 +25,7 @@ install: all
 	ln -sf libdiloco.so.0 $(DESTLIB)/libdiloco.so
 	$(INSTALL) -m 644 worker/libdiloco/diloco.h $(DESTDIR)$(PREFIX)/include
 	sed 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),' conf/diloco.pc.in > $(DESTLIB)/pkgconfig/diloco.pc
-	for page in diloco-worker.1 dilococtl.1 libdiloco.3 dilocod.8; do \
+	for page in diloco-worker.1 dilococtl.1 libdiloco.3 dilocod.8 diloco-gateway.8; do \
 		sed '1s/@VERSION@/$(VERSION)/' docs/$$page > $(DESTMAN)/man$${page##*.}/$$page || exit 1; done
 	sh conf/man5.sh $(VERSION) dilocod.conf "settings of one island" "Read by dilocod(8) when it starts, and by dilococtl(1) to find it." < conf/dilocod.conf > $(DESTMAN)/man5/dilocod.conf.5
 	sh conf/man5.sh $(VERSION) run.ini "the run spec, the one document that defines a run" "Read by dilocod(8) and diloco-worker(1); the same on every island of a run." < conf/run.ini > $(DESTMAN)/man5/run.ini.5
@@ -50,7 +50,7 @@ install: all
 uninstall:
 	rm -f $(addprefix $(DESTBIN)/,$(notdir $(PROGRAMS))) $(addprefix $(DESTLIB)/,libdiloco.a libdiloco.so.0 libdiloco.so pkgconfig/diloco.pc diloco/libdiloco-cuda.so) \
 		$(DESTDIR)$(PREFIX)/include/diloco.h $(DESTMAN)/man1/diloco-worker.1 $(DESTMAN)/man1/dilococtl.1 $(DESTMAN)/man3/libdiloco.3 \
-		$(DESTMAN)/man5/dilocod.conf.5 $(DESTMAN)/man5/run.ini.5 $(DESTMAN)/man8/dilocod.8 \
+		$(DESTMAN)/man5/dilocod.conf.5 $(DESTMAN)/man5/run.ini.5 $(DESTMAN)/man8/dilocod.8 $(DESTMAN)/man8/diloco-gateway.8 \
 		$(foreach program,dilococtl diloco-worker,$(DESTBASH)/$(program) $(DESTZSH)/_$(program) $(DESTFISH)/$(program).fish) \
 		$(DESTDIR)$(UNITDIR)/dilocod.service $(DESTDIR)$(PREFIX)/share/diloco/dilocod-gpu.conf \
 		$(addprefix $(DESTDIR)$(SYSCONFDIR)/diloco/,dilocod.conf.sample run.ini.sample thin.ini.sample)

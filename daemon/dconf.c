@@ -91,7 +91,8 @@ static const struct conf_key keys[] = {
      "may have arguments: words, with quotes around what holds blanks, and no shell. A name with a slash is looked "
      "for in `folder`, then where dilocod was started. It finds the daemon by DILOCO_SOCKET in its environment, which "
      "is the daemon's without what a service manager says to that, and what it prints goes into the log. Empty: none "
-     "is started, any program may attach through libdiloco."},
+     "is started, any program may attach through libdiloco. diloco-gateway --listen *:7601: ranks on other machines "
+     "attach, over TCP, and none runs here."},
     {"worker", "folder", CONF_PATH, AT(worker_folder), "", 0, 0, NULL, NULL,
      "Where a program of your own runs, so that paths in its arguments are taken from there. Empty: the folder of this "
      "file."},

@@ -21,7 +21,7 @@ from blocks import ROOT, Command, Wrong, blocks, commands, documents, man_blocks
 
 TOOLS = Path(__file__).parent / "bin"
 HOME = "here"  # the machine of a block that names none
-MANUALS = ["docs/dilococtl.1", "docs/diloco-worker.1", "docs/dilocod.8"]
+MANUALS = ["docs/dilococtl.1", "docs/diloco-worker.1", "docs/dilocod.8", "docs/diloco-gateway.8"]
 # What who reads a man page has: the programs, a text, which every machine has, and a run spec.
 MANUAL_READERS = """make install >/dev/null
 printf '[run]\\nname = x\\nsteps = 1000\\n[train]\\nbatch = 1\\n' >run.ini

@@ -18,9 +18,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from blocks import ROOT, Wrong, blocks, documents, man_blocks  # noqa: E402
 
 BUILD = ROOT / os.environ.get("BUILD", "build/gcc")
-PROGRAMS = ("dilocod", "dilococtl", "diloco-worker")
+PROGRAMS = ("dilocod", "dilococtl", "diloco-worker", "diloco-gateway")
 MODULE = "diloco.tokenize"
-MANUALS = {"dilocod": "docs/dilocod.8", "dilococtl": "docs/dilococtl.1", "diloco-worker": "docs/diloco-worker.1"}
+MANUALS = {
+    "dilocod": "docs/dilocod.8",
+    "dilococtl": "docs/dilococtl.1",
+    "diloco-worker": "docs/diloco-worker.1",
+    "diloco-gateway": "docs/diloco-gateway.8",
+}
 faults = []
 counts = {}
 
@@ -47,7 +52,7 @@ def known():
     for program in PROGRAMS:
         text = output(program, "--help")[1]
         table[program] = {"": set(re.findall(r"--[a-z][a-z-]*", text)) | {"--version", "--help"}}
-        if program == "dilocod":
+        if program in ("dilocod", "diloco-gateway"):
             continue
         for command in re.findall(r"(?m)^  ([a-z]+)(?: |$)", text):
             status, told = output(program, command, "--help")
@@ -99,7 +104,7 @@ def check_words(place, words, table):
     command = next((word for word in words[1:] if word in options), "") if program != "dilocod" else ""
     own = [word for before, word in zip(words, words[1:]) if not word.startswith("-") and not before.startswith("--")]
     first = own[0] if own else "help"
-    if program in PROGRAMS[1:] and not command and first != "help" and re.fullmatch(r"[a-z]+", first):
+    if program in PROGRAMS[1:3] and not command and first != "help" and re.fullmatch(r"[a-z]+", first):
         fault(f"{place}: {program} has no command {first}")
     taken = options[command] | (options[""] if program != "diloco-worker" else set())
     for word in words[1:]:
@@ -128,7 +133,7 @@ OTHERS |= {"--width", "--layers", "--heads", "--batch", "--lr", "--warmup"}  # o
 def check_span(place, text, table, every):
     """What stands between backquotes: a command, whole or without its program, or an option alone."""
     first = text.split()[0] if text.split() else ""
-    if re.match(r"(sudo )?(dilocod|dilococtl|diloco-worker) ", text):
+    if re.match(r"(sudo )?(dilocod|dilococtl|diloco-worker|diloco-gateway) ", text):
         check_command(place, text, table)
     elif first == "make":
         check_words(place, text.split(), table)
@@ -328,7 +333,7 @@ def check_help(table):
 
 def main():
     table = known()
-    if any(len(commands) < 4 for program, commands in table.items() if program in PROGRAMS[1:]):
+    if any(len(commands) < 4 for program, commands in table.items() if program in PROGRAMS[1:3]):
         fault(f"only these commands were found in the programs' help: {table}")
     every = set().union(*(options for commands in table.values() for options in commands.values()))
     with tempfile.TemporaryDirectory() as folder:

@@ -25,6 +25,7 @@ struct diloco_tensor announced = {.size = sizeof announced, .name = "w", .data =
 struct diloco_group group;
 int begins = DILOCO_OK;
 struct diloco_machine machine;
+char trainer_name[] = "trainer   ";
 struct ipc_hello greeting;
 int (*while_waiting)(int slice);
 int slices;
@@ -144,6 +145,7 @@ void begin(void)
     struct diloco_start start = {.size = sizeof(struct diloco_start)};
     struct diloco_options options = {.size = sizeof(struct diloco_options),
                                      .socket_path = path,
+                                     .trainer = trainer_name,
                                      .wait_ms = 2000,
                                      .device = device.size > 0 ? &device : NULL,
                                      .group = group.size > 0 ? &group : NULL,

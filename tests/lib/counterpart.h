@@ -25,6 +25,7 @@ extern struct diloco_device device;    /* size 0: host memory */
 extern struct diloco_tensor announced; /* all of `tensor`, or, with a part, its first values */
 extern struct diloco_group group;      /* size 0: alone */
 extern struct diloco_machine machine;  /* size 0: not said */
+extern char trainer_name[11];          /* it may be changed once attached */
 extern struct ipc_hello greeting;      /* the trainer's last */
 /* What the daemon does while the trainer waits: called before each slice of waiting with its number; non-zero ends it.
  */

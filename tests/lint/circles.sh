@@ -26,6 +26,7 @@ worker     train > ckpt_write > ckpt > ckpt_folder > model
 worker     train > ckpt_write > inner > model > comm
 worker     data > blend | shard | sniff
 worker     sample > tokenizer > cut | bpe > utf8
+worker     diloco-gateway > gateway > libdiloco > gate
 
 net        membership > sync > config > transport
 net        transfer > transport

@@ -45,7 +45,7 @@ shown() { # file
 }
 looked=0
 if command -v readelf >/dev/null 2>&1 && command -v nm >/dev/null 2>&1; then
-    for made in dilocod dilococtl diloco-worker libdiloco.so.0 libdiloco-cuda.so; do
+    for made in dilocod dilococtl diloco-worker diloco-gateway libdiloco.so.0 libdiloco-cuda.so; do
         [ -f "$BUILD/$made" ] || { [ $made = libdiloco-cuda.so ] || complain "there is no $BUILD/$made; make it first"; continue; }
         shown "$BUILD/$made"
         looked=$((looked + 1))

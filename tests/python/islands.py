@@ -71,6 +71,10 @@ class Run:
         command = ["init", "--run", str(self.place / "run.ini"), "--listen", "127.0.0.1:0"]
         return self._made(Island(self, name), program, command)
 
+    def found_with_gateway(self, name: str) -> "Island":
+        """One whose daemon has no rank beside it."""
+        return self.found(name, f"{BUILD}/diloco-gateway --listen 127.0.0.1:{free_port()}")
+
     def join(self, name: str, program: str, *more: str) -> "Island":
         said = self.islands[0].ctl("invite", "--address", f"127.0.0.1:{self.islands[0].port}")
         token = re.search(r"dlc1\.\S+", said).group(0)
@@ -120,7 +124,13 @@ class Island:
         return int((self.home / "dilocod.pid").read_text().split()[0])
 
     def socket(self) -> str:
-        return str(next(self.home.rglob("worker.sock")))
+        """Of the daemon, or of its gateway, whose key is in our environment then."""
+        listens = re.search(r"(?m)^program = .*diloco-gateway --listen (\S+)", (self.home / "dilocod.conf").read_text())
+        if listens is None:
+            return str(next(self.home.rglob("worker.sock")))
+        os.environ["DILOCO_SITE_KEY"] = str(self.home / "site.key")
+        self.await_("the site's key", lambda island: (island.home / "site.key").exists())
+        return f"tcp://{listens[1]}"
 
     def anchors(self) -> str:
         return self.status().get("anchors", "")

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts a trainer on several "machines" of this one, as torchrun does on each of a cluster's.
 
-    nodes.py --nodes 2 --per-node 2 [--same-names] [--port PORT] -- TRAINER ARGUMENTS...
+    nodes.py --nodes 2 --per-node 2 [--same-names] [--gateway PROGRAM --gateway-port PORT] [--port PORT] \\
+        -- TRAINER ARGUMENTS...
 
 The first is this machine as it is; each other one has network, processes, mounts and a name of its own, and does not
 see the folder of the daemon's socket. They are joined by a bridge, the "fabric". Needs root. It ends as the first does;
-SIGTERM goes to all.
+SIGTERM goes to all. With a gateway, which is started beside the daemon, the first machine does not use the daemon's
+socket either.
 """
 
 import argparse
@@ -50,9 +52,12 @@ def start(node: int, options: argparse.Namespace, command: list[str], fabric: Fa
         str(options.port), *command,
     ]
     environment = dict(os.environ, GLOO_SOCKET_IFNAME=fabric.bridge if node == 0 else "fabric")
+    folder = str(pathlib.Path(os.environ["DILOCO_SOCKET"]).parent)
+    if options.gateway:
+        environment["DILOCO_SOCKET"] = f"tcp://{fabric.base}.1:{options.gateway_port}"
+        environment["DILOCO_SITE_KEY"] = str(pathlib.Path("site.key").resolve())
     if node == 0:
         return subprocess.Popen(torchrun, env=environment)
-    folder = str(pathlib.Path(os.environ["DILOCO_SOCKET"]).parent)
     name = "node" if options.same_names else f"node{node}"
     # It waits until it is on the fabric; then its socket's folder is hidden.
     inside = f'read _; hostname {name}; mount -t tmpfs none "$1"; shift; exec "$@"'
@@ -73,6 +78,8 @@ def main() -> None:
     options.add_argument("--nodes", type=int, default=2)
     options.add_argument("--per-node", type=int, default=1)
     options.add_argument("--same-names", action="store_true")
+    options.add_argument("--gateway")
+    options.add_argument("--gateway-port", type=int)
     options.add_argument("--port", type=int, default=29600)
     options.add_argument("command", nargs=argparse.REMAINDER)
     a = options.parse_args()
@@ -86,8 +93,14 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, stop)
     try:
+        gateway = [subprocess.Popen([a.gateway, "--listen", f"*:{a.gateway_port}"])] if a.gateway else []
+        processes += gateway
+        while gateway and not pathlib.Path("site.key").exists():
+            time.sleep(0.05)
         processes += [start(node, a, command, fabric) for node in range(a.nodes)]
-        codes = [process.wait() for process in processes]
+        codes = [process.wait() for process in processes[len(gateway):]]
+        for process in gateway if not any(codes) else []:
+            codes.append(process.wait())
     finally:
         for process in processes:
             process.kill()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a checkpoint keeps of an island, with torch.save() and with torch.distributed.checkpoint."""
 
+import copy
 import os
 import pathlib
 import re
@@ -41,17 +42,23 @@ def trained(model, island, until):
 
 
 class Alone(unittest.TestCase):
+    def found(self, run):
+        return run.found("paris", "")
+
+    def state_of(self, island):
+        return island.state_dict()
+
     def goes_on(self, more, dtype, save, load):
         """Saved in the middle of an interval and gone on from, all is counted once."""
         with Run(SPEC.format(steps=120, interval=50, more=more)) as run:
-            paris = run.found("paris", "")
+            paris = self.found(run)
             model = torch.nn.Linear(30, 20).to(dtype)
             with torch.no_grad():
                 for value in model.parameters():
                     value.zero_()
             with diloco.attach(model, socket=paris.socket(), wait=20) as island:
                 trained(model, island, 75)
-                save({"model": model.state_dict(), "island": island.state_dict()}, run.place)
+                save({"model": model.state_dict(), "island": self.state_of(island)}, run.place)
             again = torch.nn.Linear(30, 20).to(dtype)
             with load(again, run.place, paris.socket()) as island:
                 self.assertEqual((island.start_step, island.tokens), (75, 750))
@@ -76,7 +83,7 @@ class Alone(unittest.TestCase):
 
     def test_what_is_no_state_is_refused_and_nothing_is_attached(self):
         with Run(SPEC.format(steps=120, interval=50, more="")) as run:
-            paris = run.found("paris", "")
+            paris = self.found(run)
             model = torch.nn.Linear(30, 20)
             with diloco.attach(model, socket=paris.socket(), wait=20) as island:
                 trained(model, island, 5)
@@ -103,6 +110,16 @@ class Alone(unittest.TestCase):
                 trained(model, island, 5)
             with self.assertRaisesRegex(diloco.DilocoError, "of another run"):
                 diloco.attach(torch.nn.Linear(30, 21), socket=other.socket(), wait=20, state=state)
+
+    def test_it_may_be_one_piece_of_bytes(self):
+        saved = {}
+
+        def load(model, _, socket):
+            model.load_state_dict(saved["model"])
+            return diloco.attach(model, socket=socket, wait=20, state=saved["island"])
+
+        self.state_of = lambda island: {"kept": bytes(island.kept())}
+        self.goes_on("", torch.float32, lambda state, _: saved.update(copy.deepcopy(state)), load)
 
     def test_a_save_takes_no_more_memory_than_its_size(self):
         """Of 16M parameters, in a process of its own: what is resident at most, beside what it is before."""
@@ -132,6 +149,9 @@ with diloco.attach(model, socket=sys.argv[1], wait=60) as island:
 
 
 class Distributed(unittest.TestCase):
+    def found(self, run):
+        return run.found("paris", "")
+
     def ranks(self, run, island, count, *arguments):
         command = RANKS.format(n=count, port=free_port()).split() + [str(HERE / "checkpoint_trainer.py"), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200,
@@ -144,7 +164,7 @@ class Distributed(unittest.TestCase):
         for how, again in (("fsdp", 2), ("fsdp", 3), ("fsdp", 1), ("ddp", 2), ("ddp", 1)):
             with self.subTest(f"{how}, 2 and {again} ranks"):
                 with Run(SPEC.format(steps=120, interval=50, more="overlap = 50\nmix = 0\n")) as run:
-                    paris = run.found("paris", "")
+                    paris = self.found(run)
                     folder = str(run.place / "checkpoint")
                     said = self.ranks(run, paris, 2, "--as", how, "--until", "75", "--save", folder)
                     self.assertIn("saved at 75, 750 tokens", said)
@@ -156,7 +176,7 @@ class Distributed(unittest.TestCase):
     def test_rank_0_alone_saves_what_ranks_hold_copies_of(self):
         """As nanoGPT does, in `if master_process:`."""
         with Run(SPEC.format(steps=120, interval=50, more="")) as run:
-            paris = run.found("paris", "")
+            paris = self.found(run)
             file = str(run.place / "checkpoint.pt")
             said = self.ranks(run, paris, 2, "--as", "ddp", "--until", "75", "--save", file, "--alone")
             self.assertIn("saved at 75, 750 tokens", said)
@@ -175,6 +195,20 @@ class Distributed(unittest.TestCase):
             self.assertIn("goes on after 75, 750 tokens", said)
             paris.await_finished()
             self.assertEqual(paris.trainer()["tokens_counted"], 1200)
+
+
+class AloneByGateway(Alone):
+    test_a_save_takes_no_more_memory_than_its_size = None  # a rank's, wherever it is
+
+    def found(self, run):
+        return run.found_with_gateway("paris")
+
+
+class DistributedByGateway(Distributed):
+    test_it_is_saved_while_training_goes_on = None
+
+    def found(self, run):
+        return run.found_with_gateway("paris")
 
 
 class Example(unittest.TestCase):

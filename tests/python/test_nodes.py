@@ -14,7 +14,7 @@ import unittest
 from functools import partial
 
 from beside import PARTS, SPEC, TRAINER, BesideOne, alone
-from islands import ROOT, Run, free_port, main
+from islands import BUILD, ROOT, Run, free_port, main
 
 def spec(steps):
     return SPEC.replace("steps = 300", f"steps = {steps}")
@@ -23,6 +23,11 @@ def spec(steps):
 def nodes(count: int, per_node: int, *more: str, launch: str = "", trainer: str = TRAINER) -> str:
     start = f"{sys.executable} -u {ROOT}/tests/python/nodes.py --nodes {count} --per-node {per_node} {launch}"
     return f"{start} --port {free_port()} -- {trainer} {' '.join(more)}"
+
+
+def by_gateway(*more, **options):
+    launch = f"--gateway {BUILD}/diloco-gateway --gateway-port {free_port()}"
+    return nodes(2, 2, *more, launch=launch, **options)
 
 
 @unittest.skipIf(os.geteuid() != 0, "machines are made of namespaces, by root")
@@ -44,6 +49,13 @@ class Nodes(BesideOne):
 
     def test_a_pipeline_over_two_machines_twice(self):
         self.beside_one(partial(nodes, 2, 2, trainer=PARTS), "pipe", 5)
+
+
+    def test_fsdp2_of_two_machines_by_a_gateway(self):
+        self.beside_one(by_gateway, "fsdp", 5)
+
+    def test_a_pipeline_by_a_gateway(self):
+        self.beside_one(partial(by_gateway, trainer=PARTS), "pipe", 5)
 
 
 class Launched:

@@ -12,8 +12,8 @@ tree=$PWD
 mkdir -p "$root/etc/diloco" && echo mine >"$root/etc/diloco/dilocod.conf"
 make_as_packager install
 
-for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/diloco.h usr/lib/libdiloco.a \
-    usr/lib/libdiloco.so.0 usr/lib/libdiloco.so usr/lib/pkgconfig/diloco.pc usr/share/man/man8/dilocod.8 usr/share/man/man3/libdiloco.3 usr/share/man/man5/dilocod.conf.5 usr/share/man/man5/run.ini.5 \
+for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/bin/diloco-gateway usr/include/diloco.h usr/lib/libdiloco.a \
+    usr/lib/libdiloco.so.0 usr/lib/libdiloco.so usr/lib/pkgconfig/diloco.pc usr/share/man/man8/dilocod.8 usr/share/man/man8/diloco-gateway.8 usr/share/man/man3/libdiloco.3 usr/share/man/man5/dilocod.conf.5 usr/share/man/man5/run.ini.5 \
     usr/share/man/man1/dilococtl.1 usr/share/man/man1/diloco-worker.1 usr/lib/systemd/system/dilocod.service \
     usr/share/diloco/dilocod-gpu.conf \
     usr/share/bash-completion/completions/dilococtl usr/share/zsh/vendor-completions/_dilococtl \

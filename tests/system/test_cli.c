@@ -22,8 +22,8 @@ static const char *folder;
 static void every_program_explains_itself(void **state)
 {
     (void)state;
-    static const char *const programs[] = {"dilocod", "dilococtl", "diloco-worker"};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const programs[] = {"dilocod", "dilococtl", "diloco-worker", "diloco-gateway"};
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
         assert_int_equal(RUN(programs[i], "--version"), 0);
         assert_prints(DILOCO_VERSION);
         assert_int_equal(RUN(programs[i], "--help"), 0);

@@ -293,14 +293,18 @@ static void what_it_runs_on_is_told_to_every_daemon(void **state)
                                       .memory_total_bytes = 80,
                                       .flops_per_token = 6e9,
                                       .peak_flops = 4e15};
+    strcpy(trainer_name, "a trainer");
     begin();
     assert_true(tells(&all));
+    assert_string_equal(greeting.trainer, "a trainer");
     memset(name, 'x', sizeof name - 1);
+    memset(trainer_name, 'x', sizeof trainer_name - 1);
     machine.ranks = 1;
     greeting = (struct ipc_hello){0};
     come_back();
     hear_introduction(SESSION);
     assert_true(tells(&all));
+    assert_string_equal(greeting.trainer, "a trainer");
     end();
     machine = (struct diloco_machine){0};
 }

@@ -26,6 +26,7 @@
 #include "worker/libdiloco/attach_device.h"
 #include "worker/libdiloco/attach_far.h"
 #include "worker/libdiloco/attach_follow.h"
+#include "worker/libdiloco/attach_gate.h"
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_keep.h"
 #include "worker/libdiloco/attach_link.h"
@@ -126,6 +127,13 @@ static void look_at_length(struct diloco *d)
 
 /* ---- public calls ---- */
 
+/* The others: what rank 0 decides; behind a gateway it is asked to. */
+static int follow(struct diloco *d, enum gate_call call, const void *bytes, size_t count)
+{
+    attach_gate_call(d, call, bytes, count);
+    return attach_follow(d, NULL, attach_map);
+}
+
 /* Rank 0 at the end of a call: the others return as well, with the same result. */
 static int over(struct diloco *d, int result, const struct diloco_start *start)
 {
@@ -137,7 +145,7 @@ static int over(struct diloco *d, int result, const struct diloco_start *start)
                                  .step = d->step,
                                  .steps = d->steps,
                                  .attached = d->socket >= 0,
-                                 .keeps = d->rank0_keeps,
+                                 .keeps = d->rank0_keeps || d->first_keeps,
                                  .start = start != NULL ? *start : (struct diloco_start){0}};
     snprintf(order.error, sizeof order.error, "%s", d->error);
     int told = attach_order(d, &order, -1);
@@ -227,6 +235,8 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
     }
     d->options = *options;
     d->options.socket_path = d->socket_path;
+    snprintf(d->trainer, sizeof d->trainer, "%s", options->trainer != NULL ? options->trainer : "trainer");
+    d->options.trainer = d->trainer;
     d->memfd = -1;
     if (attach_device_take(d, options->device) != DILOCO_OK || attach_group_take(d, options->group) != DILOCO_OK ||
         take_machine(d, options->machine) != DILOCO_OK) {
@@ -234,7 +244,9 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
         diloco_detach(d);
         return DILOCO_ERROR;
     }
-    int result = attach_far_greet(d);
+    int result = attach_gate_open(d, path);
+    if (result == DILOCO_OK)
+        result = attach_far_greet(d);
     if (result == DILOCO_OK)
         result = attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, find_daemon(d), NULL);
     if (result != DILOCO_OK) {
@@ -381,9 +393,11 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_start");
     int result = attach_register_sort(d);
     if (!attach_follows(d))
-        attach_group_look(d);
+        d->rank0_keeps = attach_group_has_all(d);
     if (!attach_follows(d))
         return over(d, result == DILOCO_OK ? begin(d, start) : result, start);
+    if (result == DILOCO_OK)
+        result = attach_gate_call_begin(d, attach_group_has_all(d));
     if (result == DILOCO_OK)
         result = attach_follow(d, start, attach_map);
     d->begun = result == DILOCO_OK;
@@ -533,7 +547,7 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
     if (!attach_take(&known, sizeof known, report))
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_report");
     attach_register_unchanged(d);
-    return attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, step(d, &known), NULL);
+    return attach_follows(d) ? follow(d, GATE_CALL_STEP, &known, sizeof known) : over(d, step(d, &known), NULL);
 }
 
 /* The last contributions and anchors of a fragment. `*pending` becomes true if there is something to wait for. */
@@ -678,7 +692,7 @@ int diloco_finish(struct diloco *d)
     if (!d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
     attach_register_unchanged(d);
-    return attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, finish(d), NULL);
+    return attach_follows(d) ? follow(d, GATE_CALL_FINISH, NULL, 0) : over(d, finish(d), NULL);
 }
 
 void diloco_detach(struct diloco *d)
@@ -693,6 +707,7 @@ void diloco_detach(struct diloco *d)
     attach_device_deinit(d);
     attach_group_deinit(d);
     attach_far_deinit(d);
+    attach_gate_close(d);
     if (d->shm != NULL)
         munmap(d->shm, d->shm->bytes);
     if (d->memfd >= 0)
@@ -720,7 +735,7 @@ size_t diloco_keep_bytes(const struct diloco *d)
 
 int diloco_keep_ranks(const struct diloco *d)
 {
-    return d == NULL || !d->begun || d->rank0_keeps || d->group.count < 1 ? 1 : d->group.count;
+    return d == NULL || !d->begun || d->rank0_keeps || d->group.count < 1 ? 1 : attach_gate_ranks(d);
 }
 
 static int keep_call(struct diloco *d, const char *call)
@@ -732,9 +747,15 @@ static int keep_call(struct diloco *d, const char *call)
 }
 
 /* Another rank, in a call of all ranks that keeps: rank 0 says what, unless it needs nobody. */
-static int keep_along(struct diloco *d)
+static int keep_along(struct diloco *d, enum gate_call call)
 {
-    return d->rank0_keeps ? DILOCO_OK : attach_follow(d, NULL, attach_map);
+    return d->rank0_keeps && !attach_gate_leads(d) ? DILOCO_OK : follow(d, call, NULL, 0);
+}
+
+/* The trainer's first rank gets what is kept, also where that is not rank 0, which a gateway is. */
+static size_t keep_far(struct diloco *d, enum gate_call call, void *to, size_t bytes)
+{
+    return keep_along(d, call) == DILOCO_OK ? attach_gate_fetch(d, to, bytes) : 0;
 }
 
 /* Rank 0, around what it does in such a call. */
@@ -756,10 +777,8 @@ size_t diloco_keep(struct diloco *d, void *to, size_t bytes)
     size_t written = 0;
     if (keep_call(d, "diloco_keep()") != DILOCO_OK)
         return 0;
-    if (attach_follows(d)) {
-        (void)!keep_along(d);
-        return 0;
-    }
+    if (attach_follows(d))
+        return keep_far(d, GATE_CALL_KEEP, to, bytes);
     keep_apart(d, true);
     if (to == NULL || bytes < attach_keep_bytes(d))
         attach_fail(d, DILOCO_ERROR, "diloco_keep() without room for diloco_keep_bytes()");
@@ -774,7 +793,7 @@ int diloco_keep_begin(struct diloco *d)
     if (result != DILOCO_OK)
         return result;
     if (attach_follows(d))
-        return keep_along(d);
+        return keep_along(d, GATE_CALL_KEEP_BEGIN);
     keep_apart(d, true);
     result = over(d, attach_keep_settle(d), NULL);
     keep_apart(d, false);
@@ -797,10 +816,8 @@ size_t diloco_keep_rest(struct diloco *d, void *to, size_t bytes)
     size_t written = 0;
     if (keep_call(d, "diloco_keep_rest()") != DILOCO_OK)
         return 0;
-    if (attach_follows(d)) {
-        (void)!keep_along(d);
-        return 0;
-    }
+    if (attach_follows(d))
+        return keep_far(d, GATE_CALL_KEEP_REST, to, bytes);
     keep_apart(d, true);
     if (to == NULL || bytes < attach_keep_rest_bytes(d))
         attach_fail(d, DILOCO_ERROR, "diloco_keep_rest() without room for diloco_keep_rest_bytes()");

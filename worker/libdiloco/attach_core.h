@@ -12,6 +12,7 @@
  *     attach_link   the connection: what is said and heard
  *     attach_far    ranks on other machines, and what is on its way to and from them
  *     attach_group  ranks that hold the tensors in parts, who decides and who follows
+ *     attach_gate   a gateway beside the daemon, where it has no rank beside it
  *     attach_part   where the values of a part lie in the whole tensor
  *     attach_core   this struct, the text of its last failure          aside   the arithmetic of work set aside
  *
@@ -72,15 +73,19 @@ struct diloco {
     struct diloco_device device;  /* all NULL: tensors are host memory */
     struct diloco_group group;    /* count 0 or 1: no others */
     char name[ATTACH_NAME_BYTES]; /* this rank's, for people */
-    struct ipc_machine machine;   /* of options.machine; zero: not said */
-    float *scratch;               /* attach_group: memory that ranks share; NULL: none */
+    char trainer[sizeof((struct ipc_hello *)0)->trainer];
+    struct ipc_machine machine; /* of options.machine; zero: not said */
+    float *scratch;             /* attach_group: memory that ranks share; NULL: none */
     uint64_t scratch_values;
-    bool rank0_attached;    /* of another rank: as rank 0 last said */
-    bool rank0_keeps;       /* rank 0 has all values, so that what a checkpoint keeps is its alone */
-    bool speaks_to_none;    /* rank 0, while it keeps alone */
-    struct attach_far *far; /* NULL: every rank is near */
-    bool is_far;            /* this one: `shm` is a copy of its head and tables, without any area */
-    uint64_t awake_ms;      /* when rank 0 last told the others that it lives */
+    bool rank0_attached; /* of another rank: as rank 0 last said */
+    bool rank0_keeps;    /* rank 0 has all values, so that what a checkpoint keeps is its alone */
+    bool first_keeps; /* rank 0 is a gateway, and the trainer's first rank has all values; its broadcasts reach that one
+                         alone while something is kept */
+    bool speaks_to_none;      /* rank 0, while it keeps alone */
+    struct attach_far *far;   /* NULL: every rank is near */
+    struct attach_gate *gate; /* NULL: the daemon is reached through its socket */
+    bool is_far;              /* this one: `shm` is a copy of its head and tables, without any area */
+    uint64_t awake_ms;        /* when rank 0 last told the others that it lives */
     char error[IPC_TEXT_BYTES + 256];
 
     struct tensor *tensors; /* as registered; from diloco_begin() on by layer and name */

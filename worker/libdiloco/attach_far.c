@@ -12,6 +12,7 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "worker/libdiloco/attach_device.h"
+#include "worker/libdiloco/attach_gate.h"
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_part.h"
 
@@ -76,6 +77,8 @@ static int no_memory(struct diloco *d)
 
 static int lost(struct diloco *d, int rank)
 {
+    if (attach_gate_why(d) != NULL)
+        return attach_fail(d, DILOCO_ERROR, "%s", attach_gate_why(d));
     char number[ATTACH_NAME_BYTES];
     const char *name = d->far->name[rank];
     snprintf(number, sizeof number, "rank %d", rank);
@@ -109,6 +112,8 @@ static int tell_all(struct diloco *d, void *bytes, size_t count)
     int none = -1;
     if (d->group.broadcast(d->group.user, bytes, count, &none) == 0)
         return DILOCO_OK;
+    if (attach_gate_why(d) != NULL)
+        return attach_fail(d, DILOCO_ERROR, "%s", attach_gate_why(d));
     return attach_fail(d, DILOCO_ERROR, "%s has lost the others of its group", d->name);
 }
 

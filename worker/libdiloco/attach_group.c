@@ -10,6 +10,7 @@
 
 #include "common/env.h"
 #include "common/ipc.h"
+#include "worker/libdiloco/attach_gate.h"
 
 #define FAILED 0x80000000u /* in a fragment's count of ranks */
 
@@ -48,12 +49,12 @@ void attach_group_deinit(struct diloco *d)
     d->scratch = NULL;
 }
 
-void attach_group_look(struct diloco *d)
+bool attach_group_has_all(const struct diloco *d)
 {
     bool all = true;
     for (uint32_t i = 0; i < d->tensors_count; i++)
         all &= d->tensors[i].count == d->tensors[i].whole;
-    d->rank0_keeps = all;
+    return all;
 }
 
 bool attach_follows(const struct diloco *d)
@@ -63,6 +64,8 @@ bool attach_follows(const struct diloco *d)
 
 static int broken(struct diloco *d)
 {
+    if (attach_gate_why(d) != NULL)
+        return attach_fail(d, DILOCO_ERROR, "%s", attach_gate_why(d));
     return attach_fail(d, DILOCO_ERROR, "%s has lost the others of its group", d->name);
 }
 

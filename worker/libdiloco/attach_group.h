@@ -57,8 +57,9 @@ struct attach_order {
 ERR_MUST_CHECK int attach_group_take(struct diloco *d, const struct diloco_group *group);
 void attach_group_deinit(struct diloco *d);
 
-/* Rank 0, once tensors are registered: whether it has all values. The others hear it at the end of each call. */
-void attach_group_look(struct diloco *d);
+/* Whether this rank has all values, once tensors are registered. Of rank 0 the others hear it at the end of each call.
+ */
+bool attach_group_has_all(const struct diloco *d);
 
 /* Whether somebody else decides. */
 bool attach_follows(const struct diloco *d);

@@ -184,8 +184,7 @@ static struct ipc_message introduction(const struct diloco *d, uint32_t index)
                                            .kept = d->kept && !d->begun,
                                            .without_initial = d->options.without_initial != 0,
                                            .machine = d->machine};
-        snprintf(message.hello.trainer, sizeof message.hello.trainer, "%s",
-                 d->options.trainer != NULL ? d->options.trainer : "trainer");
+        snprintf(message.hello.trainer, sizeof message.hello.trainer, "%s", d->trainer);
     } else if (index <= d->tensors_count) {
         message.type = IPC_TENSOR;
         message.tensor = d->tensors[index - 1].announced;

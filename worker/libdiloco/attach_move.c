@@ -307,10 +307,12 @@ static int aside_values_back(struct diloco *d, uint32_t f)
     return result;
 }
 
-/* What was moved to `values` goes on to the array of whoever serves this rank. */
+/* What was moved to `values` goes on to the array of whoever serves this rank. Where that failed it goes all the same,
+ * as the other end waits for it; whoever it failed for says so at the call's end. */
 static int then_up(struct diloco *d, uint32_t f, float *values, int moved)
 {
-    return moved == DILOCO_OK ? attach_far_up(d, f, values) : moved;
+    int gone = attach_far_up(d, f, values);
+    return moved != DILOCO_OK ? moved : gone;
 }
 
 /* Of a far rank what goes in comes from whoever serves it first. */

@@ -171,7 +171,7 @@ struct diloco_machine {
 struct diloco_options {
     size_t size;
     const char *socket_path;        /* NULL: the environment variable DILOCO_SOCKET */
-    const char *trainer;            /* a name for logs; may be NULL */
+    const char *trainer;            /* a name for logs; copied; may be NULL */
     int wait_ms;                    /* how long diloco_attach() waits for a daemon to appear */
     int (*interrupted)(void *user); /* polled while waiting; may be NULL */
     void *interrupted_user;

@@ -124,7 +124,8 @@ class _Carrier:
 
 class RankGroup:
     """One rank maps the memory of the daemon and speaks with it, with all others on its machine; those elsewhere are
-    served by these. `path`: of the daemon's socket. Ranks are counted from the one that speaks on."""
+    served by these. `path`: of the daemon's socket, or the address of a gateway beside it, to which each rank has a
+    connection of its own that libdiloco makes. Ranks are counted from the one that speaks on."""
 
     def __init__(self, group: Any = None, path: str = ""):
         self.group = group if group is not None else dist.group.WORLD
@@ -132,7 +133,7 @@ class RankGroup:
         own = _place(path)
         self.places: list[_Place] = [own] * len(ranks)
         dist.all_gather_object(self.places, own, group=self.group)
-        self._path = path
+        self._path, self._by_gateway = path, path.startswith("tcp://")
         self.source = _speaker(self.places, self._listens)
         order = [self.source, *(rank for rank in range(len(ranks)) if rank != self.source)]
         self._global = [ranks[rank] for rank in order]
@@ -143,7 +144,7 @@ class RankGroup:
         self.near = self.is_near(dist.get_rank(self.group))
         self.failure: BaseException | None = None
         all_near = all(self.is_near(rank) for rank in range(len(ranks)))
-        self._carrier = None if all_near else _Carrier(ranks)
+        self._carrier = None if all_near or self._by_gateway else _Carrier(ranks)
         hosts = ["" if all_near else f" on {place.host}" for place in self.places]
         names = {rank: f"rank {rank}{host}" for rank, host in zip(ranks, hosts)}
         self._watch = None if all_near else Watch(ranks, self.first, names)
@@ -172,7 +173,7 @@ class RankGroup:
 
     def is_near(self, rank: int) -> bool:
         """Of a rank of the group, as torch.distributed counts."""
-        return self.places[rank].machine == self.places[self.source].machine
+        return not self._by_gateway and self.places[rank].machine == self.places[self.source].machine
 
     def number(self, rank: int) -> int:
         """Of a rank of the group, as torch.distributed counts: the one among all."""

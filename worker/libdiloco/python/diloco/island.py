@@ -171,9 +171,10 @@ class Island:
         late = self._waits_from is not None and time.monotonic() - self._waits_from >= _LATE_S
         if late:
             self._waits_from = None
+            what = "diloco-gateway's address" if self._socket.startswith("tcp://") else "worker.sock"
             print(
                 f"diloco: no daemon answers at {self._socket} yet; waiting for {self._waits:g} s at most. "
-                "Is the island started (dilococtl start), and is this its worker.sock? "
+                f"Is the island started (dilococtl start), and is this its {what}? "
                 "diloco.attach(wait=...) and DILOCO_SOCKET say how long and where.",
                 file=sys.stderr,
                 flush=True,

@@ -61,7 +61,7 @@ int main(int argc, char **argv)
         {"programs", ARGS_STRING, &programs, "FOLDER", "where dilocod is"},
         {"out", ARGS_STRING, &path, "FILE", "where the summary goes"},
         {"only", ARGS_STRING, &only, "NAME",
-         "train, codec, exchange, unequal, even, members, line, attached or library"},
+         "train, codec, exchange, sizes, unequal, even, members, line, attached, gate or library"},
         {"line", ARGS_STRING, &line, "TEXT", "of the lines, exchanges or sizes, only those with this in their name"},
     };
     if (digest_init() != ERR_OK || args_parse(argc, argv, options, sizeof options / sizeof *options, NULL) != ERR_OK ||
@@ -88,6 +88,8 @@ int main(int argc, char **argv)
         bench_line(summary, line);
     if (wanted(only, "attached"))
         bench_attached(summary);
+    if (wanted(only, "gate"))
+        bench_gate(summary);
     if (wanted(only, "library"))
         bench_library(summary, programs);
     if (json_dump_file(summary, path, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(5)) != 0) {

@@ -41,6 +41,8 @@ void bench_members(json_t *summary);
 void bench_even(json_t *summary);
 /* A PyTorch training loop attached to a daemon against the same loop alone; null where there is no PyTorch. */
 void bench_attached(json_t *summary);
+/* What a gateway carries to and from a rank, against a plain TCP connection. */
+void bench_gate(json_t *summary);
 /* libdiloco under models of 85M and 256M values: attaching, and its calls against memcpy. */
 void bench_library(json_t *summary, const char *programs);
 

@@ -170,7 +170,7 @@ struct diloco_machine {
 
 struct diloco_options {
     size_t size;
-    const char *socket_path;        /* NULL: the environment variable DILOCO_SOCKET */
+    const char *socket_path;        /* or tcp://HOST:PORT, see below; NULL: the environment variable DILOCO_SOCKET */
     const char *trainer;            /* a name for logs; copied; may be NULL */
     int wait_ms;                    /* how long diloco_attach() waits for a daemon to appear */
     int (*interrupted)(void *user); /* polled while waiting; may be NULL */
@@ -256,7 +256,11 @@ struct diloco;
 /* Of this library, as "0.2.0". */
 DILOCO_API const char *diloco_version(void);
 
-/* Connects to the island's daemon, as root, as the user that it runs as, or as one of the group that [worker] group
+/* Where options.socket_path is a diloco-gateway's address, the daemon's machine needs no rank: the gateway is rank 0
+ * beside it, and all ranks, or a process alone, are far (struct diloco_group). The environment's DILOCO_SITE_KEY names
+ * the file with the site's key. Of options.group broadcast() alone is used, to begin with.
+ *
+ * Connects to the island's daemon, as root, as the user that it runs as, or as one of the group that [worker] group
  * names in its configuration. On failure `*out` is NULL except for DILOCO_ERROR after memory was there. */
 DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco **out);
 

@@ -650,7 +650,8 @@ def attach(
         the columns from column0 on, closely packed, this rank's tensor has `count` values from `first`. Names are the
         model's, the same in all ranks and with every number of these; a rank leaves out what it has nothing of. All
         ranks together have each value: those with the same part hold copies, other parts overlap nowhere
-    socket: the island's worker socket (default: the environment's DILOCO_SOCKET, which the daemon sets)
+    socket: the island's worker socket (default: the environment's DILOCO_SOCKET, which the daemon sets), or
+        tcp://HOST:PORT of a diloco-gateway beside its daemon, with DILOCO_SITE_KEY naming the site's key
     wait: seconds to wait for a daemon
     ending: seconds that finish() may take after a SIGTERM, by which step() is False; less than [worker] stop, of 15 s.
         Where the script has a handler of its own nothing is done about it, nor with None.

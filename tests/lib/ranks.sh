@@ -85,3 +85,17 @@ join() { # island, program, HOST:PORT to listen on, or ''; it is not started
 
 ended() { grep -q 'the trainer (pid [0-9]*) ended with status 0' "$work/$1/dilocod.log"; }
 anchors() { "$ctl" status --home "$work/$1" --json | sed -n 's/.*"anchors": *"\([0-9a-f]*\)".*/\1/p'; }
+
+# What each of four ranks says that its first number is in the end is what the island's anchor holds.
+assert_ranks_hold_the_anchor() { # island, file of what they said
+    python3 - "$work/$1/state/anchor.safetensors" "$2" <<'P' || { cat "$2"; fail "ranks hold other values than the anchor"; }
+import array, json, re, sys
+data = open(sys.argv[1], "rb").read()
+size = int.from_bytes(data[:8], "little")
+begin, end = json.loads(data[8 : 8 + size])["w"]["data_offsets"]
+values = array.array("f", data[8 + size + begin : 8 + size + end])
+said = dict(re.findall(r"done: w\[(\d+)\] = ([-\d.e]+),", open(sys.argv[2]).read()))
+assert sorted(map(int, said)) == [0, 500, 1000, 1500], said
+assert all(values[int(at)] == array.array("f", [float(text)])[0] for at, text in said.items()), said
+P
+}

@@ -20,14 +20,4 @@ await 30 "one model on both" same
 cat "$work"/ranks/rank.*/stdout | sort | tee "$work/said"
 [ "$(grep -c '^island paris, rank [0-9] on [^ ]* of 4' "$work/said")" -eq 4 ] || fail "not four ranks"
 [ "$(grep -c ' on node1 of 4' "$work/said")" -eq 2 ] || fail "not two of them on the second machine"
-# What each rank says that its first number is in the end is what the anchor holds.
-python3 - "$work/paris/state/anchor.safetensors" "$work/said" <<'P' || fail "ranks hold other values than the anchor"
-import array, json, re, sys
-data = open(sys.argv[1], "rb").read()
-size = int.from_bytes(data[:8], "little")
-begin, end = json.loads(data[8 : 8 + size])["w"]["data_offsets"]
-values = array.array("f", data[8 + size + begin : 8 + size + end])
-said = dict(re.findall(r"done: w\[(\d+)\] = ([-\d.e]+),", open(sys.argv[2]).read()))
-assert sorted(map(int, said)) == [0, 500, 1000, 1500], said
-assert all(values[int(at)] == array.array("f", [float(text)])[0] for at, text in said.items()), said
-P
+assert_ranks_hold_the_anchor paris "$work/said"

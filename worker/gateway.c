@@ -195,8 +195,10 @@ static int register_frozen(struct gateway *g, struct ipc_tensor *frozen)
 
 static int begin(struct gateway *g, const struct gate_begin *begin)
 {
-    if (begin->tensors > IPC_TENSORS_MAX || begin->frozen > IPC_TENSORS_MAX)
+    if (begin->tensors > IPC_TENSORS_MAX || begin->frozen > IPC_TENSORS_MAX) {
+        gate_door_dismiss(g->door, "a trainer with more tensors than there may be");
         return DILOCO_ERROR;
+    }
     const size_t tensors_bytes = begin->tensors * sizeof(struct gate_tensor);
     char *data = fetch(g, tensors_bytes + begin->frozen * sizeof(struct ipc_tensor));
     int result = data != NULL ? DILOCO_OK : DILOCO_ERROR;

@@ -278,6 +278,7 @@ while IFS= read -r spec; do
     else
         [ "$outcome" != skips ] || echo "$spec skips" >>"$place/base"
         echo "without a fault, $spec $outcome, so it sees nothing: $log"
+        [ "$outcome" = skips ] || tail -n 40 "$log" | sed 's/^/      | /'
     fi
 done <"$place/specs"
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/train.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/env.h"
 #include "common/fsio.h"
@@ -164,12 +166,23 @@ static bool follows(const struct trainer *t)
     return t->options->rank != NULL && t->options->rank->rank > 0;
 }
 
+/* A daemon's trainer writes in the daemon's state folder, and makes none where that was moved away: the folder that is
+ * put back would come to lie inside the new one. */
+static enum err make_folder(const struct train_options *options)
+{
+    if (options->socket_path == NULL)
+        return fsio_mkdirs(options->folder, 0755);
+    if (mkdir(options->folder, 0755) != 0 && errno != EEXIST)
+        return err_set_errno(ERR_IO, "cannot create folder %s", options->folder);
+    return ERR_OK;
+}
+
 static enum err open_folder(struct trainer *t)
 {
     char *path;
     if (follows(t))
         return ERR_OK;
-    TRY(fsio_mkdirs(t->options->folder, 0755));
+    TRY(make_folder(t->options));
     TRY(mem_printf(&path, "%s/train.jsonl", t->options->folder));
     t->metrics = fopen(path, "ae");
     enum err err = t->metrics != NULL ? ERR_OK : err_set_errno(ERR_IO, "cannot open %s", path);

@@ -290,7 +290,8 @@ static void wait_until_it_trains(void)
     assert_true(homes_wait_versions(home, homes_number(home, NULL, "versions") + 1, PATIENCE_S));
 }
 
-/* The state alone first: a daemon that is started then would begin with nothing. */
+/* The state alone first: a daemon that is started then would begin with nothing. Its trainer, which is killed and begins
+ * again, makes no folder there either: one that is put back would come to lie inside it. */
 static void a_folder_that_is_removed_ends_both(void **state)
 {
     (void)state;
@@ -299,7 +300,10 @@ static void a_folder_that_is_removed_ends_both(void **state)
     snprintf(kept, sizeof kept, "%s", testlib_path(home, "state"));
     start();
     wait_until_it_trains();
-    assert_int_equal(rename(kept, away), 0); /* a trainer that begins would make its folder there */
+    int trainer = (int)homes_number(home, "trainer", "pid");
+    assert_int_equal(rename(kept, away), 0);
+    assert_int_equal(kill(trainer, SIGKILL), 0);
+    WAIT_UNTIL(log_says("cannot create folder"));
     WAIT_UNTIL(homes_supervisor(home) == 0);
     assert_true(log_says("was removed or replaced, so what is saved is lost: this daemon ends"));
     assert_true(log_says("is not started again"));
@@ -307,9 +311,9 @@ static void a_folder_that_is_removed_ends_both(void **state)
     assert_int_equal(access(kept, F_OK), -1);
     assert_int_equal(rename(away, kept), 0);
     start();
-    int pid = homes_daemon(home), supervisor = homes_supervisor(home),
-        trainer = (int)homes_number(home, "trainer", "pid");
     wait_until_it_trains();
+    int pid = homes_daemon(home), supervisor = homes_supervisor(home);
+    trainer = (int)homes_number(home, "trainer", "pid");
     snprintf(away, sizeof away, "rm -rf %s", home);
     for (int i = 0; i < 100 && access(home, F_OK) == 0; i++)
         (void)!system(away);

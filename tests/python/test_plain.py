@@ -481,24 +481,33 @@ class Islands(unittest.TestCase):
                 island.state_dict(), other.state_dict()
 
     def test_a_second_sigterm_ends_a_script_that_comes_to_no_step(self):
+        """Unless it follows the first at once, of the daemon and of a launcher. What is at once, the script is told: a
+        machine that stands between two signals makes any time between them longer."""
         script = (
-            "import array, sys, time, diloco\n"
+            "import array, sys, time, diloco, diloco._signals as signals\n"
+            "assert 0.5 <= signals.SAME_S <= 5\n"
+            "signals.SAME_S = float(sys.argv[2])\n"
             "island = diloco.attach({'w': array.array('f', [1.0] * 64)}, socket=sys.argv[1], wait=20)\n"
             "print('here', flush=True)\n"
+            "while not island.ending:\n"
+            "    time.sleep(0.01)\n"
+            "print('asked', flush=True)\n"
             "time.sleep(60)\n"
         )
         with Run(SPEC) as run:
             paris = run.found("paris", "")
-            done = subprocess.Popen([sys.executable, "-c", script, paris.socket()], stdout=subprocess.PIPE, text=True)
-            self.assertEqual(done.stdout.readline(), "here\n")
-            for _ in range(2):  # of the daemon, and of a launcher
-                done.send_signal(signal.SIGTERM)
-                time.sleep(0.2)
-            time.sleep(1)
-            self.assertIsNone(done.poll())
-            done.send_signal(signal.SIGTERM)
-            self.assertEqual(done.wait(10), -signal.SIGTERM)
-            done.stdout.close()
+            for same_s, ends in ((0, True), (600, False)):
+                command = [sys.executable, "-c", script, paris.socket(), str(same_s)]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as done:
+                    self.assertEqual(done.stdout.readline(), "here\n")
+                    done.send_signal(signal.SIGTERM)
+                    self.assertEqual(done.stdout.readline(), "asked\n")
+                    done.send_signal(signal.SIGTERM)
+                    if not ends:
+                        time.sleep(1)
+                        self.assertIsNone(done.poll())
+                        done.kill()
+                    self.assertEqual(done.wait(20), -signal.SIGTERM if ends else -signal.SIGKILL)
 
     def test_a_script_that_is_asked_to_end_loses_nothing(self):
         """By whoever stops the daemon, in the middle of an interval."""

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,10 +156,20 @@ static float noise(uint64_t *state)
     return (float)(int32_t)(*state >> 32) / 2147483648.0f;
 }
 
-/* One optimizer step on this rank's `count` numbers, from `first` on; returns the loss of all ranks before it. */
-static double sgd_step(float *w, int first, int count, uint64_t *random, MPI_Comm comm)
+/* A batch system, or the daemon when it is stopped, asks by SIGTERM: the last contributions go out, and we end. */
+static volatile sig_atomic_t is_asked;
+
+static void ask(int number)
 {
-    double loss = 0, all = 0;
+    (void)number;
+    is_asked = 1;
+}
+
+/* One optimizer step on this rank's `count` numbers, from `first` on; returns the loss of all ranks before it. With it
+ * they hear whether any of them was asked to end: a scheduler may ask one alone, and it is for rank 0 to say. */
+static double sgd_step(float *w, int first, int count, uint64_t *random, MPI_Comm comm, bool *any_is_asked)
+{
+    double loss = 0, own[2], all[2];
     for (int i = 0; i < COUNT; i++) {
         float wanted = (float)(i % 17) / 17 + noise(random); /* all ranks draw all, so that it matters not how many */
         if (i < first || i >= first + count)
@@ -167,8 +178,10 @@ static double sgd_step(float *w, int first, int count, uint64_t *random, MPI_Com
         loss += 0.5 * error * error / COUNT;
         w[i - first] -= 0.05f * error;
     }
-    MPI_Allreduce(&loss, &all, 1, MPI_DOUBLE, MPI_SUM, comm);
-    return all;
+    own[0] = loss, own[1] = is_asked;
+    MPI_Allreduce(own, all, 2, MPI_DOUBLE, MPI_SUM, comm);
+    *any_is_asked = all[1] > 0;
+    return all[0];
 }
 
 /* Ends all ranks, as one that is alone waits for the others. */
@@ -179,24 +192,16 @@ static int failed(struct diloco *d, const char *what)
     return 1;
 }
 
-/* A batch system, or the daemon when it is stopped, asks by SIGTERM: the last contributions go out, and we end. */
-static volatile sig_atomic_t is_asked;
-
-static void ask(int number)
-{
-    (void)number;
-    is_asked = 1;
-}
-
 static int train(struct diloco *d, float *w, int first, int count, const struct diloco_start *start,
                  const struct timespec *pause)
 {
     uint64_t random = diloco_seed(d, 1);
     int result = start->step < start->steps ? DILOCO_OK : DILOCO_STOP;
     while (result == DILOCO_OK) {
-        double loss = sgd_step(w, first, count, &random, MPI_COMM_WORLD);
+        bool ends;
+        double loss = sgd_step(w, first, count, &random, MPI_COMM_WORLD, &ends);
         struct diloco_report report = {.size = sizeof report, .tokens = BATCH, .loss = loss};
-        if (is_asked)
+        if (ends)
             diloco_ending(d, ENDING_MS);
         result = diloco_step(d, &report);
         nanosleep(pause, NULL);

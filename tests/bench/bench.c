@@ -61,7 +61,7 @@ int main(int argc, char **argv)
         {"programs", ARGS_STRING, &programs, "FOLDER", "where dilocod is"},
         {"out", ARGS_STRING, &path, "FILE", "where the summary goes"},
         {"only", ARGS_STRING, &only, "NAME",
-         "train, codec, exchange, sizes, unequal, even, members, line, attached, gate or library"},
+         "train, codec, exchange, sizes, unequal, even, members, line, attached, nodes, gate or library"},
         {"line", ARGS_STRING, &line, "TEXT", "of the lines, exchanges or sizes, only those with this in their name"},
     };
     if (digest_init() != ERR_OK || args_parse(argc, argv, options, sizeof options / sizeof *options, NULL) != ERR_OK ||
@@ -88,6 +88,8 @@ int main(int argc, char **argv)
         bench_line(summary, line);
     if (wanted(only, "attached"))
         bench_attached(summary);
+    if (wanted(only, "nodes"))
+        bench_nodes(summary);
     if (wanted(only, "gate"))
         bench_gate(summary);
     if (wanted(only, "library"))

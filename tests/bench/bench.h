@@ -20,6 +20,10 @@ double bench_peak_bytes(int pid);
  * measured, and why is said. */
 double bench_plain_tcp(int space, const char *host, double bytes);
 
+/* The line of JSON that a script of ours prints, run by a Python that has PyTorch; the caller's. NULL: `why` there is
+ * none, valid until the next call. `log`: the file for what it says else. */
+json_t *bench_python(const char *script, const char *log, const char **why);
+
 /* A training step against the peak of sgemm. */
 void bench_train(json_t *summary);
 /* The codec against memcpy, on one core. */
@@ -41,6 +45,9 @@ void bench_members(json_t *summary);
 void bench_even(json_t *summary);
 /* A PyTorch training loop attached to a daemon against the same loop alone; null where there is no PyTorch. */
 void bench_attached(json_t *summary);
+/* An island's ranks on one machine and on two, joined by a line of 1 Gbit/s; null where there is no PyTorch or no root.
+ */
+void bench_nodes(json_t *summary);
 /* What a gateway carries to and from a rank, against a plain TCP connection. */
 void bench_gate(json_t *summary);
 /* libdiloco under models of 85M and 256M values: attaching, and its calls against memcpy. */

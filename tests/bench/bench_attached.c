@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What attaching costs a PyTorch training loop; the loop, and what is measured, is attached.py. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tests/bench/bench.h"
-#include "tests/lib/proc.h"
 
-enum { ANSWER_BYTES = 16384 };
 #define LOG "build/bench/attached.log"
-#define OWN "build/python/bin/python3" /* make check-python makes it */
 
 static const char *const keys[] = {"pytorch_attached_over_alone", "pytorch_attached_over_alone_one_island",
                                    "pytorch_attached"};
@@ -48,24 +44,10 @@ static void print(const char *islands, const json_t *figures)
 
 void bench_attached(json_t *summary)
 {
-    static char answer[ANSWER_BYTES];
-    const char *python = getenv("PYTHON");
-    python = python != NULL && python[0] != '\0' ? python : OWN;
-    const char *look[] = {"/usr/bin/env", python, "-c", "import torch, os; print(len(os.sched_getaffinity(0)))", NULL};
-    if (proc_run(look, LOG, answer, sizeof answer) != 0) {
-        skip(summary, "PyTorch is not in build/python; make check-python installs it, or PYTHON=... names a Python "
-                      "that has it");
-        return;
-    }
-    if (atoi(answer) < 2) {
-        skip(summary, "it takes two cores, one for each island");
-        return;
-    }
-    const char *argv[] = {"/usr/bin/env", python, "tests/bench/attached.py", NULL};
-    int status = proc_run(argv, LOG, answer, sizeof answer);
-    json_t *figures = status == 0 ? json_loads(answer, 0, NULL) : NULL;
+    const char *why;
+    json_t *figures = bench_python("tests/bench/attached.py", LOG, &why);
     if (figures == NULL) {
-        skip(summary, "attached.py failed; see " LOG);
+        skip(summary, why);
         return;
     }
     print("one island", json_object_get(figures, "one"));

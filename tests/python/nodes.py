@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts a trainer on several "machines" of this one, as torchrun does on each of a cluster's.
 
-    nodes.py --nodes 2 --per-node 2 [--same-names] [--gateway PROGRAM --gateway-port PORT] [--port PORT] \\
-        -- TRAINER ARGUMENTS...
+    nodes.py --nodes 2 --per-node 2 [--same-names] [--rate 1gbit] [--gateway PROGRAM --gateway-port PORT] \\
+        [--port PORT] -- TRAINER ARGUMENTS...
 
 The first is this machine as it is; each other one has network, processes, mounts and a name of its own, and does not
 see the folder of the daemon's socket. They are joined by a bridge, the "fabric". Needs root. It ends as the first does;
@@ -11,6 +11,7 @@ socket either.
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import signal
@@ -23,8 +24,20 @@ def run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
+def link_of(place: object, node: int = 1) -> str:
+    """The interface, on this machine, of the line to a machine of what was started by this file with that path in its
+    arguments."""
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            command = (entry / "cmdline").read_bytes().decode(errors="replace") if entry.name.isdigit() else ""
+            if "tests/python/nodes.py" in command and str(place) in command:
+                return f"dn{int(entry.name) % 60000}v{node}"
+    raise LookupError(f"nobody has started nodes for {place}")
+
+
 class Fabric:
-    def __init__(self) -> None:
+    def __init__(self, rate: str | None) -> None:
+        self.rate = rate  # of each line in each direction, as tc says it; None: what the machine can
         self.number = os.getpid() % 60000
         self.bridge = f"dn{self.number}"
         self.base = f"10.{200 + self.number // 250 % 50}.{self.number % 250}"
@@ -40,6 +53,10 @@ class Fabric:
         run(*inside, "link", "set", "lo", "up")
         run(*inside, "addr", "add", f"{self.base}.{node + 1}/24", "dev", there)
         run(*inside, "link", "set", there, "up")
+        if self.rate is not None:
+            shape = ["root", "tbf", "rate", self.rate, "burst", "256kb", "latency", "50ms"]
+            run("tc", "qdisc", "add", "dev", here, *shape)
+            run("nsenter", "-t", str(pid), "-n", "tc", "qdisc", "add", "dev", there, *shape)
 
     def close(self) -> None:
         subprocess.run(["ip", "link", "del", self.bridge], capture_output=True)
@@ -78,13 +95,14 @@ def main() -> None:
     options.add_argument("--nodes", type=int, default=2)
     options.add_argument("--per-node", type=int, default=1)
     options.add_argument("--same-names", action="store_true")
+    options.add_argument("--rate")
     options.add_argument("--gateway")
     options.add_argument("--gateway-port", type=int)
     options.add_argument("--port", type=int, default=29600)
     options.add_argument("command", nargs=argparse.REMAINDER)
     a = options.parse_args()
     command = a.command[1:] if a.command[:1] == ["--"] else a.command
-    fabric = Fabric()
+    fabric = Fabric(a.rate)
     processes: list[subprocess.Popen] = []
 
     def stop(number: int, _frame) -> None:

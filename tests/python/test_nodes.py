@@ -15,6 +15,7 @@ from functools import partial
 
 from beside import PARTS, SPEC, TRAINER, BesideOne, alone
 from islands import BUILD, ROOT, Run, free_port, main
+from nodes import link_of
 
 def spec(steps):
     return SPEC.replace("steps = 300", f"steps = {steps}")
@@ -76,11 +77,6 @@ class Launched:
         own = os.readlink("/proc/self/ns/pid")
         return [pid for pid, command, space in self._all() if space != own and "torch.distributed.run" not in command]
 
-    def link(self):
-        """Of the second machine, on the bridge."""
-        launcher = min(pid for pid, command, _ in self._all() if "tests/python/nodes.py" in command)
-        return f"dn{launcher % 60000}v1"
-
 
 @unittest.skipIf(os.geteuid() != 0, "machines are made of namespaces, by root")
 class Trouble(BesideOne):
@@ -103,7 +99,7 @@ class Trouble(BesideOne):
 
     def test_a_line_that_is_cut_for_five_seconds_costs_as_much(self):
         with self.started("fsdp") as (paris, launched):
-            link, pid = launched.link(), paris.trainer()["pid"]
+            link, pid = link_of(launched.place), paris.trainer()["pid"]
             subprocess.run(["ip", "link", "set", link, "down"], check=True)
             time.sleep(5)
             subprocess.run(["ip", "link", "set", link, "up"], check=True)
@@ -113,7 +109,7 @@ class Trouble(BesideOne):
 
     def test_a_line_that_is_cut_for_good_is_said_by_name(self):
         with self.started("ddp", 2500) as (paris, launched):
-            subprocess.run(["ip", "link", "set", launched.link(), "down"], check=True)
+            subprocess.run(["ip", "link", "set", link_of(launched.place), "down"], check=True)
             paris.await_log("nothing is heard of rank 1 on node1 for 30 s: it is stopped, or the line to it is cut")
             paris.ctl("stop")
             paris.ctl("start")

@@ -11,7 +11,6 @@ GAP_S counted as time that it took. With ranks that reach the daemon through the
 
 import argparse
 import json
-import os
 import pathlib
 import signal
 import sys

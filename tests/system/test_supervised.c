@@ -290,8 +290,8 @@ static void wait_until_it_trains(void)
     assert_true(homes_wait_versions(home, homes_number(home, NULL, "versions") + 1, PATIENCE_S));
 }
 
-/* The state alone first: a daemon that is started then would begin with nothing. Its trainer, which is killed and begins
- * again, makes no folder there either: one that is put back would come to lie inside it. */
+/* The state alone first: a daemon that is started then would begin with nothing. Its trainer, which is killed and
+ * begins again, makes no folder there either: one that is put back would come to lie inside it. */
 static void a_folder_that_is_removed_ends_both(void **state)
 {
     (void)state;

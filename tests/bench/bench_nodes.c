@@ -19,13 +19,13 @@ static double percent(const json_t *figures, const char *key, size_t index)
 
 static void print_steps(const char *where, const json_t *figures)
 {
-    printf(
-        "nodes        FSDP2, %.1f M parameters, %s, steps of %.0f ms: attaching costs %.2f %% (%.2f to %.2f) of a step, "
-        "%.2f %% (%.2f to %.2f) of it in step()\n",
-        json_number_value(json_object_get(figures, "parameters")) / 1e6, where,
-        1000 * json_number_value(json_object_get(figures, "step_s")), percent(figures, "attached_over_alone", 1) - 100,
-        percent(figures, "attached_over_alone", 0) - 100, percent(figures, "attached_over_alone", 2) - 100,
-        percent(figures, "within", 1), percent(figures, "within", 0), percent(figures, "within", 2));
+    printf("nodes        FSDP2, %.1f M parameters, %s, steps of %.0f ms: attaching costs %.2f %% (%.2f to %.2f), "
+           "of a step %.2f %% (%.2f to %.2f) in step()\n",
+           json_number_value(json_object_get(figures, "parameters")) / 1e6, where,
+           1000 * json_number_value(json_object_get(figures, "step_s")),
+           percent(figures, "attached_over_alone", 1) - 100, percent(figures, "attached_over_alone", 0) - 100,
+           percent(figures, "attached_over_alone", 2) - 100, percent(figures, "within", 1),
+           percent(figures, "within", 0), percent(figures, "within", 2));
 }
 
 static void print_line(const char *how, const json_t *figures)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The small model of ranks_trainer.py, spread in ways of which no DTensor tells: diloco.attach(parts=).
 
-    parts_trainer.py --as pipe|cut --out FILE [--islands 2] [--leave-at STEP] [--names local]
+    parts_trainer.py --as pipe|pipe-fsdp|cut --out FILE [--islands 2] [--leave-at STEP] [--names local]
 
-pipe: a pipeline of two stages, on neighbouring ranks, as often as the ranks make one. cut: rows, columns, values across
+pipe: a pipeline of two stages, on neighbouring ranks, as often as the ranks make one. pipe-fsdp: these copies of each
+stage are shards of it instead, and entries are parameters alone. cut: rows, columns, values across
 the ends of rows, copies in some ranks and what one has alone, which move towards numbers of the island's.
 
 Wherever several ranks hold the same values it looks after every change whether they are the same bits. FILE gets the
@@ -20,6 +21,9 @@ import time
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 import diloco
 from ranks_trainer import TOKENS, WIDTH, Model, await_others
@@ -66,10 +70,34 @@ class Pipe:
             x.requires_grad_()
             (self.model.gain * self.model.layers[1](x) - target).square().mean().backward()
             dist.send(x.grad, neighbour)
-        for value in self.model.parameters():
-            dist.all_reduce(value.grad, group=self.copies)
-            value.grad /= dist.get_world_size(self.copies)
+        self.reduce()
         self.optimizer.step()
+
+    def reduce(self):
+        for value in self.model.parameters():
+            self.reduce_one(value)
+
+    def reduce_one(self, value):
+        dist.all_reduce(value.grad, group=self.copies)
+        value.grad /= dist.get_world_size(self.copies)
+
+
+class PipeShard(Pipe):
+    """A stage that FSDP2 spreads over its ranks, but for its gain, of which these have copies."""
+
+    def __init__(self):
+        super().__init__()
+        mesh = DeviceMesh.from_group(self.copies, "cpu")
+        for part in (self.model.embed,) if self.stage == 0 else ():
+            fully_shard(part, mesh=mesh)
+        fully_shard(self.model.layers[self.stage], mesh=mesh)
+        self.parts = dict(self.model.named_parameters())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
+
+    def reduce(self):
+        for value in self.model.parameters():
+            if not isinstance(value, DTensor):
+                super().reduce_one(value)
 
 
 class Cut:
@@ -94,10 +122,28 @@ class Cut:
             value += 0.05 * (target - value)
 
 
+def local_of(given):
+    """The values here of an entry, whatever it is."""
+    value = given[0] if isinstance(given, tuple) else given.detach()
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
+def entry_of(name, given):
+    if isinstance(given, tuple):
+        return given
+    local, shape, part = local_of(given), tuple(given.shape), None
+    if isinstance(given, DTensor):  # rows of an equal share each, as FSDP2 makes them
+        mesh = given.device_mesh
+        width = given.numel() // shape[0] if len(shape) > 1 else 1
+        first = min(shape[0], -(-shape[0] // mesh.size()) * mesh.get_local_rank()) * width
+        part = (0, shape[0] if len(shape) == 1 else width, first, local.numel())
+    return (local, *all_of(local)[1:]) if part is None else (local, shape, *part)
+
+
 def joined(parts):
     """The whole tensors, of all ranks' parts; copies are to be the same bits."""
     said = [None] * dist.get_world_size()
-    dist.all_gather_object(said, parts)
+    dist.all_gather_object(said, {name: entry_of(name, one) for name, one in parts.items()})
     found = {name: torch.full(value.shape, torch.nan) for name, value in Model().named_parameters()}
     for of_rank in said:
         for name, (value, shape, column0, columns, first, count) in of_rank.items():
@@ -113,7 +159,7 @@ def joined(parts):
 def leave(island, parts, path):
     state = island.state_dict()
     assert set(state["anchor"]) <= set(parts), "a rank keeps what it has, and nothing else"
-    torch.save({"parts": {name: entry[0] for name, entry in parts.items()}, "island": state}, path)
+    torch.save({"parts": {name: local_of(one) for name, one in parts.items()}, "island": state}, path)
     island.detach()
     dist.destroy_process_group()
     sys.exit(3)
@@ -121,7 +167,7 @@ def leave(island, parts, path):
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("--as", dest="how", choices=("pipe", "cut"), required=True)
+    options.add_argument("--as", dest="how", choices=("pipe", "pipe-fsdp", "cut"), required=True)
     options.add_argument("--out", required=True)
     options.add_argument("--islands", type=int, default=2)
     options.add_argument("--names", choices=("whole", "local", "short"), default="whole")
@@ -130,13 +176,14 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(3)
     dist.init_process_group("gloo")
-    kind = Pipe if a.how == "pipe" else Cut
+    kind = {"pipe": Pipe, "pipe-fsdp": PipeShard, "cut": Cut}[a.how]
     with torch.no_grad():
         spread = kind()
         parts = spread.parts
         kept = pathlib.Path(f"{a.out}.{dist.get_rank()}")
         state = torch.load(kept) if kept.exists() else None
-        for name, (value, *_) in parts.items():
+        for name, one in parts.items():
+            value = local_of(one)
             value.copy_(state["parts"][name] if state is not None else (value * 32).round() / 32)
     named = {name.replace("layers.1", "layers.0") if a.names == "local" else name: one for name, one in parts.items()}
     if a.names == "short" and "gain" in named:  # of one rank alone

@@ -51,6 +51,8 @@ class Nodes(BesideOne):
     def test_a_pipeline_over_two_machines_twice(self):
         self.beside_one(partial(nodes, 2, 2, trainer=PARTS), "pipe", 5)
 
+    def test_a_pipeline_of_stages_that_fsdp2_spreads(self):
+        self.beside_one(partial(nodes, 2, 2, trainer=PARTS), "pipe-fsdp", 5)
 
     def test_fsdp2_of_two_machines_by_a_gateway(self):
         self.beside_one(by_gateway, "fsdp", 5)

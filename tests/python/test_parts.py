@@ -26,9 +26,9 @@ class Refused(unittest.TestCase):
         good = (torch.zeros(6), (4, 3), 0, 3, 0, 6)
         self.assertEqual(_read("w", good)[1:], ((4, 3), (0, 3, 0, 6)))
         for given, words in (
-            (good[:5], r"parts: w is no \(tensor, shape, column0, columns, first, count\)"),
-            (7, r"parts: w is no \("),
-            ((*good[:2], "a", *good[3:]), r"parts: w is no \("),
+            (good[:5], r"parts: w is no tensor and no \(tensor, shape, column0, columns, first, count\)"),
+            (7, "parts: w is no tensor and no "),
+            ((*good[:2], "a", *good[3:]), "parts: w is no tensor and no "),
             (([0.0] * 6, *good[1:]), "parts: w is no tensor"),
             ((good[0], (), *good[2:]), "parts: w is no tensor, or of shape"),
             ((good[0], (4, 0), *good[2:]), "or of shape .4, 0., which is none"),
@@ -41,6 +41,12 @@ class Refused(unittest.TestCase):
         ):
             with self.subTest(words):
                 self.refuses(words, partial(_read, "w", given))
+
+    def test_a_tensor_alone_is_all_of_it(self):
+        for tensor, shape, part in ((torch.zeros(4, 3), (4, 3), (0, 3, 0, 12)), (torch.zeros(5), (5,), (0, 5, 0, 5)),
+                                    (torch.tensor(1.0), (1,), (0, 1, 0, 1)),
+                                    (torch.zeros(2, 3, 4), (2, 3, 4), (0, 12, 0, 24))):
+            self.assertEqual(_read("w", tensor)[1:], (shape, part))
 
     def test_parts_of_all_ranks_that_do_not_make_the_tensor(self):
         shape = (4, 4)
@@ -80,12 +86,18 @@ class Islands(BesideOne):
             paris = run.found("paris", ranks(2, "--as", "pipe", "--names", "short", "--out", f"{run.place}/paris.pt",
                                              trainer=PARTS))
             for number in (0, 1):
-                paris.await_log(f"rank {number} is refused: parts: gain is no (tensor, shape, column0, ")
+                paris.await_log(f"rank {number} is refused: parts: gain is no tensor and no (tensor, shape, column0, ")
 
     def test_of_a_checkpoint_of_parts_training_goes_on(self):
+        self.goes_on(3, "cut")
+
+    def test_of_a_checkpoint_of_stages_of_shards_training_goes_on(self):
+        self.goes_on(4, "pipe-fsdp")
+
+    def goes_on(self, count, how):
         with Run(SPEC) as run:
             out = f"{run.place}/paris.pt"
-            paris = run.found("paris", ranks(3, "--as", "cut", "--leave-at", "100", "--out", out, trainer=PARTS))
+            paris = run.found("paris", ranks(count, "--as", how, "--leave-at", "100", "--out", out, trainer=PARTS))
             oslo = run.join("oslo", alone("--out", f"{run.place}/oslo.pt"))
             self.end_as_one(run, [paris, oslo])
             self.assertRegex(paris.log(), "goes on from step 1[0-9][0-9] of its own state")

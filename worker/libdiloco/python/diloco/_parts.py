@@ -12,7 +12,7 @@ from ._errors import DilocoError
 from ._frozen import sum_of
 from ._group import RankGroup
 from ._tensors import DIMS_MAX
-from ._torch import Module, Param, width_of
+from ._torch import Module, Param, part_of, plain_name, width_of
 from ._whereabouts import is_spread
 
 Part = tuple[int, int, int, int]  # column0, columns, first, count
@@ -24,16 +24,25 @@ def _whole(shape: tuple[int, ...]) -> int:
     return width_of(shape) * (shape[0] if len(shape) > 1 else 1)
 
 
+def _held(name: str, tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...], Part]:
+    """An entry that is a tensor alone: all of it is here, or as much as a DTensor says."""
+    shape = tuple(tensor.shape) or (1,)
+    part = part_of(name, tensor)[0] if is_spread(tensor) else (0, width_of(shape), 0, tensor.numel())
+    return tensor, shape, part
+
+
 def _read(name: str, given: Any) -> tuple[torch.Tensor, tuple[int, ...], Part]:
     """One entry of parts=, as it has to be."""
+    if isinstance(given, torch.Tensor):
+        return _held(name, given)
     try:
         tensor, shape, *numbers = given
         whole = tuple(int(size) for size in shape)
         column0, columns, first, count = (int(number) for number in numbers)
     except (TypeError, ValueError):
-        raise DilocoError(f"parts: {name} is no (tensor, shape, column0, columns, first, count)") from None
+        raise DilocoError(f"parts: {name} is no tensor and no (tensor, shape, column0, columns, first, count)") from None
     if is_spread(tensor):
-        raise DilocoError(f"parts: {name} is a DTensor, which says itself what is here: attach the model")
+        raise DilocoError(f"parts: {name} is a DTensor, which says itself what is here: give it alone")
     if not isinstance(tensor, torch.Tensor) or not 0 < len(whole) <= DIMS_MAX or min(whole) < 1:
         raise DilocoError(f"parts: {name} is no tensor, or of shape {whole}, which is none")
     rows = _whole(whole) // width_of(whole)
@@ -101,7 +110,7 @@ class Parts(Module):
     def __init__(self, parts: Mapping[str, Any], ranks: RankGroup | None):
         read, wrong = {}, None
         try:
-            read = {name: _read(name, given) for name, given in parts.items()}
+            read = {name: _read(name, given) for name, given in ((plain_name(key), one) for key, one in parts.items())}
         except DilocoError as error:  # told to all, who would wait for this rank
             wrong = str(error)
         own: Said = {name: (shape, part, str(tensor.dtype)) for name, (tensor, shape, part) in read.items()}
@@ -156,7 +165,8 @@ class Parts(Module):
         part = self._own.get(name, (0, width_of(shape), 0, 0))
         who = tuple(self._holders[name].get(part, ()))
         sources = [(self._copies[who], self._nearest(self._copies[who]))] if part[3] > 0 and len(who) > 1 else []
-        return Param(name, value, value.detach().view(-1), shape, part, sources)
+        local = value.to_local() if is_spread(value) else value
+        return Param(name, value, local.detach(), shape, part, sources)
 
     def release(self) -> None:
         super().release()

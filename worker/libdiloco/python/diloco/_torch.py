@@ -70,6 +70,17 @@ def _part(first: list[int], count: list[int], shape: tuple[int, ...], name: str)
     return (column0, columns, first[0] * columns, count[0] * columns)
 
 
+def part_of(name: str, param: Any) -> tuple[tuple[int, int, int, int], list[int]]:
+    """What this rank has of a DTensor, as libdiloco counts; and the dimensions of its mesh along which others have the
+    same."""
+    shape = tuple(param.shape) or (1,)
+    first, count, repeated = _along(param.placements, param.device_mesh, shape, name)
+    local = tuple(param.to_local().shape)
+    if local != tuple(count[: len(local)]):
+        raise DilocoError(f"parameter {name}: rank {dist.get_rank()} has {local} of it, not {tuple(count)}")
+    return _part(first, count, shape, name), repeated
+
+
 def _host(shape: Iterable[int]) -> torch.Tensor:
     """Room for fp32 values in host memory, whatever device the script has made its default."""
     return torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
@@ -118,14 +129,9 @@ class Param:
         if not is_spread(param):
             sources = [(group, nearest(group))] if group is not None else []
             return cls(name, param, param.detach(), shape, (0, 0, 0, 0), sources)
-        mesh, local = param.device_mesh, param.to_local().detach()
-        first, count, repeated = _along(param.placements, mesh, shape or (1,), name)
-        if tuple(local.shape) != tuple(count[: len(shape)]):
-            there = f"rank {dist.get_rank()} has {tuple(local.shape)} of it"
-            raise DilocoError(f"parameter {name}: {there}, not {tuple(count)}")
-        groups = [mesh.get_group(axis) for axis in repeated if mesh.size(axis) > 1]
-        part = _part(first, count, shape or (1,), name)
-        return cls(name, param, local, shape, part, [(one, nearest(one)) for one in groups])
+        part, repeated = part_of(name, param)
+        groups = [param.device_mesh.get_group(axis) for axis in repeated if param.device_mesh.size(axis) > 1]
+        return cls(name, param, param.to_local().detach(), shape, part, [(one, nearest(one)) for one in groups])
 
     def has_values(self) -> bool:
         """Whether they are this rank's to bring, and not copies of another one's."""

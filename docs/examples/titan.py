@@ -66,7 +66,7 @@ def main() -> None:
     island = make_island(trainer)
     trainer.train()
     over = island.finish()  # 4: all islands hold the same parameters
-    if not over and trainer.config.checkpoint.enable:  # asked to end: all that a restart needs, and not a model to publish
+    if not over and trainer.config.checkpoint.enable:  # asked to end: all that a restart needs, no model to publish
         trainer.checkpointer.last_save_model_only = trainer.checkpointer.last_save_in_hf = False
     trainer.checkpointer.save(island.run_step, last_step=True)
     logger.info(f"over: {over}, after step {island.run_step}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/examples/titan.py: islands of torchtitan's ranks, in the meshes that it makes, beside one of a single rank. In the
-end all hold the anchor's values, bit for bit."""
+"""docs/examples/titan.py: islands of torchtitan's ranks, in the meshes that it makes, beside one of a single rank. In
+the end all hold the anchor's values, bit for bit."""
 
 import importlib.util
 import json
@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import torch
 
 from beside import ranks
-from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, free_port, main
+from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, main
 from test_nodes import nodes
 
 STEPS = 60
@@ -38,9 +38,9 @@ def make_assets(folder):
     bytes_of_text = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = bytes_of_text
-    special = ["<s>", "</s>"]
-    alphabet = bytes_of_text.alphabet()
-    tokenizer.train([str(TEXT)], trainers.BpeTrainer(vocab_size=2000, special_tokens=special, initial_alphabet=alphabet))
+    special, alphabet = ["<s>", "</s>"], bytes_of_text.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=2000, special_tokens=special, initial_alphabet=alphabet)
+    tokenizer.train([str(TEXT)], trainer)
     (folder / "text").mkdir(parents=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))
@@ -107,8 +107,8 @@ class Islands(unittest.TestCase):
 
     def island(self, make, name, launch, *more):
         place = self.run_of_islands.place
-        options = f"--assets {place}/assets --out {place}/{name} --dump_folder {place}/{name}-out --training.steps {STEPS}"
-        return make(name, launch(options, *more, trainer=TRAINER))
+        options = f"--assets {place}/assets --out {place}/{name} --dump_folder {place}/{name}-out"
+        return make(name, launch(options, f"--training.steps {STEPS}", *more, trainer=TRAINER))
 
     def beside_one(self, launch, *more):
         run = self.run_of_islands

@@ -40,7 +40,8 @@ def _read(name: str, given: Any) -> tuple[torch.Tensor, tuple[int, ...], Part]:
         whole = tuple(int(size) for size in shape)
         column0, columns, first, count = (int(number) for number in numbers)
     except (TypeError, ValueError):
-        raise DilocoError(f"parts: {name} is no tensor and no (tensor, shape, column0, columns, first, count)") from None
+        what = "no tensor and no (tensor, shape, column0, columns, first, count)"
+        raise DilocoError(f"parts: {name} is {what}") from None
     if is_spread(tensor):
         raise DilocoError(f"parts: {name} is a DTensor, which says itself what is here: give it alone")
     if not isinstance(tensor, torch.Tensor) or not 0 < len(whole) <= DIMS_MAX or min(whole) < 1:

@@ -644,13 +644,13 @@ def attach(
     """Takes part in the run of this machine's island with `model`: a torch.nn.Module, or a dict of names and tensors or
     of names and fp32 buffers; or with `parts`. When it returns the parameters are the run's.
 
-    parts: instead of a model, {name: tensor}, of what is whole in this rank, as of a pipeline's stages, and of DTensors;
-        or {name: (tensor, shape, column0, columns, first, count)}: what this rank has of each tensor, where no DTensor
-        says so, as of Megatron's layers. A tensor of `shape` is a matrix of shape[0] rows, and of as many columns as
-        its other dimensions make (of one dimension: of one row); of the columns from column0 on, closely packed, this
-        rank's tensor has `count` values from `first`. Names are the model's, the same in all ranks and with every
-        number of these; a rank leaves out what it has nothing of. All ranks together have each value: those with the
-        same part hold copies, other parts overlap nowhere
+    parts: instead of a model, {name: tensor} of what is whole in this rank, as of a pipeline's stages, and of
+        DTensors; or {name: (tensor, shape, column0, columns, first, count)}: what this rank has of each tensor, where
+        no DTensor says so, as of Megatron's layers. A tensor of `shape` is a matrix of shape[0] rows, and of as many
+        columns as its other dimensions make (of one dimension: of one row); of the columns from column0 on, closely
+        packed, this rank's tensor has `count` values from `first`. Names are the model's, the same in all ranks and
+        with every number of these; a rank leaves out what it has nothing of. All ranks together have each value: those
+        with the same part hold copies, other parts overlap nowhere
     socket: the island's worker socket (default: the environment's DILOCO_SOCKET, which the daemon sets), or
         tcp://HOST:PORT of a diloco-gateway beside its daemon, with DILOCO_SITE_KEY naming the site's key
     wait: seconds to wait for a daemon

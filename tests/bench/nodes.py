@@ -135,7 +135,7 @@ def carry(gateway, rounds):
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("--pairs", type=int, default=8)
+    options.add_argument("--pairs", type=int, default=4)
     options.add_argument("--rounds", type=int, default=12)
     options.add_argument("--only", choices=["one", "two", "group", "gateway"])
     a = options.parse_args()

@@ -10,6 +10,8 @@ SIGTERM goes to all. With a gateway, which is started beside the daemon, the fir
 socket either.
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import os

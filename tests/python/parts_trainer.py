@@ -4,8 +4,8 @@
     parts_trainer.py --as pipe|pipe-fsdp|cut --out FILE [--islands 2] [--leave-at STEP] [--names local]
 
 pipe: a pipeline of two stages, on neighbouring ranks, as often as the ranks make one. pipe-fsdp: these copies of each
-stage are shards of it instead, and entries are parameters alone. cut: rows, columns, values across
-the ends of rows, copies in some ranks and what one has alone, which move towards numbers of the island's.
+stage are shards of it instead, and entries are parameters alone. cut: rows, columns, values across the ends of rows,
+copies in some ranks and what one has alone, which move towards numbers of the island's.
 
 Wherever several ranks hold the same values it looks after every change whether they are the same bits. FILE gets the
 whole parameters as they are in the end. With --leave-at each rank ends there, and has its state in FILE.rank; the next

@@ -37,6 +37,8 @@ class Refused(unittest.TestCase):
             ((*good[:2], -1, 3, 0, 6), "parts: w has 3 columns, and 3 from -1"),
             ((*good[:2], 0, 3, 7, 6), "4 rows, 12 values in 3 columns, and 6 from 7 do not lie in them"),
             ((torch.zeros(2, 3).t(), *good[1:]), "parts: w is not contiguous"),
+            (torch.zeros(2, 3).t(), "parts: w is not contiguous"),
+            (torch.zeros(2, 0), "parts: w is of shape .2, 0., which is none"),
             ((*good[:2], 0, 3, 0, 5), "parts: w has 6 values in its tensor, and its count is 5"),
         ):
             with self.subTest(words):
@@ -70,6 +72,10 @@ class Refused(unittest.TestCase):
         model = torch.nn.Linear(2, 2)
         for call in (partial(diloco.attach), partial(diloco.attach, model, parts={"w": ()})):
             self.refuses("takes a model, or parts= and no model", call)
+
+    def test_names_that_are_one(self):
+        twice = {"w": torch.zeros(2), "module.w": torch.zeros(2)}
+        self.refuses("two names differ in a wrapper's prefix alone", partial(diloco.attach, parts=twice))
 
 
 class Islands(BesideOne):

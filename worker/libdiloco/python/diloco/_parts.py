@@ -24,10 +24,18 @@ def _whole(shape: tuple[int, ...]) -> int:
     return width_of(shape) * (shape[0] if len(shape) > 1 else 1)
 
 
+def _assert_contiguous(name: str, tensor: torch.Tensor) -> None:
+    if not tensor.is_contiguous():
+        raise DilocoError(f"parts: {name} is not contiguous: values are moved where they lie")
+
+
 def _held(name: str, tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...], Part]:
     """An entry that is a tensor alone: all of it is here, or as much as a DTensor says."""
     shape = tuple(tensor.shape) or (1,)
+    if len(shape) > DIMS_MAX or min(shape) < 1:
+        raise DilocoError(f"parts: {name} is of shape {shape}, which is none")
     part = part_of(name, tensor)[0] if is_spread(tensor) else (0, width_of(shape), 0, tensor.numel())
+    _assert_contiguous(name, tensor.to_local() if is_spread(tensor) else tensor)
     return tensor, shape, part
 
 
@@ -56,8 +64,7 @@ def _read(name: str, given: Any) -> tuple[torch.Tensor, tuple[int, ...], Part]:
         )
     if tensor.numel() != count:
         raise DilocoError(f"parts: {name} has {tensor.numel()} values in its tensor, and its count is {count}")
-    if not tensor.is_contiguous():
-        raise DilocoError(f"parts: {name} is not contiguous: values are moved where they lie")
+    _assert_contiguous(name, tensor)
     return tensor, whole, (column0, columns, first, count)
 
 
@@ -111,7 +118,10 @@ class Parts(Module):
     def __init__(self, parts: Mapping[str, Any], ranks: RankGroup | None):
         read, wrong = {}, None
         try:
-            read = {name: _read(name, given) for name, given in ((plain_name(key), one) for key, one in parts.items())}
+            named = {plain_name(key): given for key, given in parts.items()}
+            if len(named) < len(parts):
+                raise DilocoError("parts: two names differ in a wrapper's prefix alone, as module.w and w")
+            read = {name: _read(name, given) for name, given in named.items()}
         except DilocoError as error:  # told to all, who would wait for this rank
             wrong = str(error)
         own: Said = {name: (shape, part, str(tensor.dtype)) for name, (tensor, shape, part) in read.items()}
@@ -130,8 +140,8 @@ class Parts(Module):
         here: dict[str, torch.Tensor] = {name: tensor for name, (tensor, _, _) in read.items()}
         device = next((tensor.device for tensor in here.values()), torch.device("cpu"))
         nothing = {name: torch.empty(0, dtype=torch.float32, device=device) for name in self._shapes}
-        named = {name: here.get(name, nothing[name]) for name in sorted(self._shapes)}
-        super().__init__(named, nearest=ranks.nearest if ranks is not None else None)
+        all_named = {name: here.get(name, nothing[name]) for name in sorted(self._shapes)}
+        super().__init__(all_named, nearest=ranks.nearest if ranks is not None else None)
         if ranks is not None:
             self._compare_copies(ranks)
 

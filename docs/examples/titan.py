@@ -3,10 +3,10 @@
 
     torchrun --nproc-per-node 8 titan.py --module llama3 --config llama3_8b --training.steps 20000
 
-Options are torchtitan's, and so is what spreads the model: FSDP, HSDP, tensor and expert parallel, pipelines, several
-machines. The four lines that are diloco's are marked. --training.steps is to be the run's steps, as learning rates
-fall to that end; torchtitan's step is the run's, so that these, logs and checkpoints go by it. With --checkpoint.enable
-a restart goes on from the last checkpoint, of which the island is a part.
+Options are torchtitan's, and so is what spreads the model: FSDP, HSDP, tensor parallel, pipelines, several machines.
+The four lines that are diloco's are marked. --training.steps is to be the run's steps, as learning rates fall to that
+end; torchtitan's step is the run's, so that these, logs and checkpoints go by it. With --checkpoint.enable a restart
+goes on from the last checkpoint, of which the island is a part.
 """
 
 import itertools

@@ -23,8 +23,6 @@ import struct
 import sys
 import time
 
-import torch
-import torch.nn.functional as F
 
 HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1] / "python"), str(HERE.parents[2] / "docs/examples")]
@@ -32,45 +30,19 @@ sys.path[:0] = [str(HERE.parents[1] / "python"), str(HERE.parents[2] / "docs/exa
 from islands import TEXT, Run  # it says where diloco is
 
 import diloco
-import gpt
+from gpt_loop import BEGIN, INTERVAL, SIZE, TOKENS, WARM_STEPS, GptLoop
 
-INTERVAL, OVERLAP = 30, 1  # the run spec's own defaults
-BEGIN = 5  # of a piece, in steps after a fragment was due: by then its round is over
-WARM_STEPS, PATIENCE_S = 5, 3000
+OVERLAP, PATIENCE_S = 1, 3000  # the overlap is the run spec's own default
 SPEC = f"[run]\nname = attached\nsteps = 100000000\n[sync]\ninterval = {INTERVAL}\noverlap = {OVERLAP}\n"
-SIZE, BATCH = gpt.Size(width=192, layers=6, heads=6, context=128), 4
-TOKENS = BATCH * SIZE.context  # a step
 
 
-class Loop:
+class Loop(GptLoop):
     """A training loop, and what its calls take."""
 
     def __init__(self, seed, path):
-        torch.manual_seed(1)
-        torch.set_num_threads(1)
-        self.data = gpt.text(TEXT)
-        self.windows = range(0, len(self.data) - SIZE.context - 1, SIZE.context)
-        self.generator = torch.Generator().manual_seed(seed)
-        self.model = gpt.GPT(SIZE)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4)
+        super().__init__(TEXT, seed)
         self.island = diloco.attach(self.model, socket=path) if path else None
         self.calls = {}
-
-    def step(self, attached):
-        """Seconds of one step, and of them in island.step()."""
-        begin = time.perf_counter()
-        tokens, targets = gpt.draw(self.data, self.windows, BATCH, self.generator)
-        loss = F.cross_entropy(self.model(tokens).flatten(0, 1), targets.flatten())
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        middle = time.perf_counter()
-        if attached:
-            self.island.step(tokens=TOKENS, loss=loss)
-        else:
-            loss.item()  # as a loop that shows it does
-        end = time.perf_counter()
-        return end - begin, end - middle
 
     def kind(self, before, offsets):
         """What the last call of island.step() had to do."""
@@ -86,7 +58,7 @@ class Loop:
         until = self.island.run_step + INTERVAL if attached else 0
         while self.island.run_step < until if attached else steps < INTERVAL:
             before = self.island.run_step if attached else 0
-            whole, call = self.step(attached)
+            whole, call = self.step(self.island if attached else None)
             taken, within, steps = taken + whole, within + call, steps + 1
             if attached:
                 self.calls.setdefault(self.kind(before, offsets), []).append(call)
@@ -118,13 +90,13 @@ def work(number, core, path, daemon, offsets, pairs, barrier, both, results):
     os.sched_setaffinity(0, {core})
     loop = Loop(number, path)
     for _ in range(WARM_STEPS):
-        loop.step(False)
+        loop.step(None)
     if number == 1:
         both.set()
     while number == 0 and not both.is_set():  # the other island is let in while this one trains
-        loop.step(True)
+        loop.step(loop.island)
     while path and loop.island.run_step % INTERVAL != BEGIN:
-        loop.step(True)
+        loop.step(loop.island)
     loop.calls = {}
     pieces = {True: [], False: []}
     for turn in (False, True, True, False) * (pairs // 2):  # what only drifts is on both sides

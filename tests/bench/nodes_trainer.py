@@ -16,55 +16,27 @@ import time
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-import torch.nn.functional as F
 from torch.distributed.fsdp import fully_shard
 
 HERE = pathlib.Path(__file__).resolve()
 sys.path.insert(0, str(HERE.parents[2] / "docs/examples"))
 
 import diloco
-import gpt
+from gpt_loop import BEGIN, INTERVAL, WARM_STEPS, GptLoop
 
-INTERVAL = 30  # the run spec's own default
-BEGIN = 5  # of a piece, in steps after a fragment was due: by then its round is over
-WARM_STEPS = 5
-SIZE, BATCH = gpt.Size(width=192, layers=6, heads=6, context=128), 4
-TOKENS = BATCH * SIZE.context  # a step of one rank
 CARRIED, WIDTH = 32, 1024  # square matrices of so many rows: 33.6M values
 PAUSE_S = 0.02  # between steps where nothing is trained
 
 
-class Loop:
-    def __init__(self, path, rank):
-        self.data = gpt.text(path)
-        self.windows = range(0, len(self.data) - SIZE.context - 1, SIZE.context)
-        self.generator = torch.Generator().manual_seed(rank)
-        self.model = gpt.GPT(SIZE)
-        for layer in self.model.layers:
-            fully_shard(layer)
-        fully_shard(self.model)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4)
-
-    def step(self, island):
-        """Seconds of one step, and of them in island.step(); None: not attached."""
-        begin = time.perf_counter()
-        tokens, targets = gpt.draw(self.data, self.windows, BATCH, self.generator)
-        loss = F.cross_entropy(self.model(tokens).flatten(0, 1), targets.flatten())
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        middle = time.perf_counter()
-        if island is not None:
-            island.step(tokens=TOKENS, loss=loss)
-        else:
-            loss.item()  # as a loop that shows it does
-        end = time.perf_counter()
-        return end - begin, end - middle
+def spread(model):
+    for layer in model.layers:
+        fully_shard(layer)
+    fully_shard(model)
 
 
 def turns(a, rank):
     """Of each piece: seconds a step, and of them in island.step()."""
-    loop = Loop(a.data, rank)
+    loop = GptLoop(a.data, rank, spread)
     for _ in range(WARM_STEPS):
         loop.step(None)
     island = diloco.attach(loop.model, trainer="nodes")

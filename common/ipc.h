@@ -156,7 +156,7 @@ enum ipc_type {
     IPC_TAKEN,      /* fragment: a snapshot was taken */
     IPC_MIXED,      /* fragment: the anchor was taken in, or was found to be FREE again */
     IPC_REPORT,     /* report, once a step; may be lost */
-    IPC_SETTLED,    /* fragment: nothing more will be contributed */
+    IPC_SETTLED,    /* fragment, settled: nothing more will be contributed */
     IPC_FINISHED,   /* report: all contributions are in and all anchors taken up to this step: the trainer goes; no
                        restart is wanted, unless the run is longer than that by now */
     /* daemon to trainer */
@@ -223,6 +223,10 @@ struct ipc_report {
     double loss, tokens_per_s, lr, grad_norm;
 };
 
+struct ipc_settled {
+    uint32_t ends; /* non-zero: before the run's last step, since it is to end: its island may contribute again */
+};
+
 struct ipc_end {
     uint32_t over; /* non-zero: all islands have contributed all; else somebody may still change the anchors */
     char why[IPC_TEXT_BYTES - sizeof(uint32_t)]; /* who */
@@ -237,6 +241,7 @@ struct ipc_message {
         struct ipc_welcome welcome;
         struct ipc_go go;
         struct ipc_report report;
+        struct ipc_settled settled;
         struct ipc_end end;
         char text[IPC_TEXT_BYTES];
     };

@@ -868,19 +868,21 @@ static void watch_states(struct engine *engine)
     }
 }
 
-static void heard_trainers(const struct engine *engine, uint32_t trainers[VIEW_SLOTS_MAX])
+static void heard_trainers(const struct engine *engine, struct run_said said[VIEW_SLOTS_MAX])
 {
-    for (uint32_t i = 0; i < engine->configs.view.count; i++)
-        trainers[i] = peers_info(engine->peers, i).trainer;
+    for (uint32_t i = 0; i < engine->configs.view.count; i++) {
+        struct peer_info peer = peers_info(engine->peers, i);
+        said[i] = (struct run_said){.trainer = peer.trainer, .unfinished = peer.unfinished};
+    }
 }
 
-static enum run_end end_of_run(const struct engine *engine, bool gone)
+static struct run_end_found end_of_run(const struct engine *engine, bool gone)
 {
-    uint32_t trainers[VIEW_SLOTS_MAX];
-    heard_trainers(engine, trainers);
-    return engine->told
-               ? run_end_of(engine->run.sync, &engine->configs.view, runplan_fragments(&engine->run), trainers, gone)
-               : RUN_GOES_ON;
+    struct run_said said[VIEW_SLOTS_MAX];
+    if (!engine->told)
+        return (struct run_end_found){.end = RUN_GOES_ON};
+    heard_trainers(engine, said);
+    return run_end_of(engine->run.sync, &engine->configs.view, runplan_fragments(&engine->run), said, gone);
 }
 
 /* Nothing that is saved from now on can be found again. */
@@ -919,7 +921,8 @@ static void tick(struct engine *engine)
     stepped(engine, "judging a trainer");
     tell_deal(engine);
     trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
-    trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine, false));
+    struct run_end_found end = end_of_run(engine, false);
+    trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), &end);
     stepped(engine, "the tick of the trainer");
     drain(engine);
     if (engine->told && engine->run.rounds != NULL)
@@ -1052,13 +1055,13 @@ static bool read_signals(int signal_fd)
 /* True if the daemon ends with its run, and that is over. */
 static bool is_over(struct engine *engine)
 {
-    uint32_t trainers[VIEW_SLOTS_MAX];
+    struct run_said said[VIEW_SLOTS_MAX];
     bool finished = trainer_phase(engine->trainer) == TRAINER_FINISHED && !process_running(engine->trainer->process);
     if (!engine->conf->until_over || !engine->told)
         return false;
-    heard_trainers(engine, trainers);
-    if (!run_close_due(&engine->close, end_of_run(engine, true), finished, engine->run.sync, &engine->configs.view,
-                       trainers, engine->now_ms))
+    heard_trainers(engine, said);
+    struct run_end_found end = end_of_run(engine, true);
+    if (!run_close_due(&engine->close, &end, finished, engine->run.sync, &engine->configs.view, said, engine->now_ms))
         return false;
     log_info("the run is over%s, and so is this daemon (--until-over)",
              engine->close.end == RUN_OPEN ? " but for islands that have been away for minutes" : "");

@@ -130,6 +130,7 @@ static void fill_beat(struct announcer *announcer)
     memcpy(&beat->loss, &trainer.loss, sizeof beat->loss);
     beat->tokens_per_s = bounded(trainer.tokens_per_s);
     beat->trainer = trainer_word(phase);
+    beat->unfinished = trainer.unfinished;
     beat->epoch = conf->view->epoch;
     beat->incarnation = vote_incarnation(conf->vote);
     beat->disk_fails =

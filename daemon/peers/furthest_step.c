@@ -23,6 +23,7 @@ static void report_take(struct report *report, const struct wire_heartbeat *beat
     report->loss = isfinite(loss) ? loss : NAN;
     report->tokens_per_s = beat->tokens_per_s;
     report->trainer = beat->trainer;
+    report->unfinished = beat->unfinished;
 }
 
 /* What it said is void; for how long it was doubted is not. */

@@ -28,6 +28,7 @@ struct report {
     uint64_t own_step; /* our trainer's when it said so */
     double loss;       /* as in struct trainer_info */
     uint32_t tokens_per_s, trainer;
+    bool unfinished; /* as before, of one that has started again and said nothing yet */
     struct report_doubt {
         uint64_t since_ms; /* 0: there is none */
         bool said;         /* in the log */

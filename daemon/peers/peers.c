@@ -571,6 +571,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
                               .loss = report->loss,
                               .tokens_per_s = report->tokens_per_s,
                               .trainer = report->trainer,
+                              .unfinished = report->unfinished,
                               .sent = counters.sent,
                               .received = counters.received};
 }

@@ -136,6 +136,7 @@ struct peer_info {
     double loss;       /* as in struct trainer_info */
     uint32_t tokens_per_s;
     uint32_t trainer;        /* enum wire_trainer */
+    bool unfinished;         /* its trainers have trained, and none has contributed all that it will */
     uint64_t sent, received; /* bytes at the sockets, everything included */
 };
 struct peer_info peers_info(const struct peers *peers, uint32_t peer);

@@ -69,6 +69,7 @@ struct attachment {
     uint32_t initial_left;                 /* jobs that take its initial tensors over */
     bool ready_said, wait_said;
     bool leave, finishing, counted;
+    bool ends;           /* it is to end before the run does */
     bool paused;         /* the run is */
     bool stood;          /* it was, since the last report */
     uint64_t done_step;  /* as struct trainer_info has it */
@@ -708,7 +709,7 @@ static bool accept_trainer(struct attachment *a)
     drop_shared(a);
     a->socket = fd;
     a->phase = REGISTERING;
-    a->closing = a->finishing = a->counted = a->leave = a->ready_said = a->end_said = false;
+    a->closing = a->finishing = a->counted = a->leave = a->ends = a->ready_said = a->end_said = false;
     a->open_ms = 0;
     introduction_forget(&a->introduction);
     tally_end(&a->tally, a->report.tokens);
@@ -820,6 +821,8 @@ static void report_in(struct attachment *a, const struct ipc_report *report)
     if (!isfinite(report->tokens_per_s) || !isfinite(report->lr))
         a->report.tokens_per_s = a->report.lr = 0;
     a->report_ms = a->now_ms;
+    if (report->trained > 0)
+        tally_done(&a->tally, false, a->report.tokens);
     if (step > a->own_step)
         a->own_step = step;
 }
@@ -871,14 +874,16 @@ static void counted_in(struct attachment *a, const struct ipc_report *report)
 {
     a->counted = true;
     a->done_step = report->step;
+    tally_done(&a->tally, !a->leave, a->report.tokens);
     log_info("the trainer is done: its last contributions are counted");
     post(a, EVENT_FINISHED, 0);
     post(a, EVENT_ANNOUNCE, 0);
 }
 
-static void settled_in(struct attachment *a, uint32_t f)
+static void settled_in(struct attachment *a, uint32_t f, const struct ipc_settled *settled)
 {
     a->finishing = true;
+    a->ends |= settled->ends != 0;
     if (a->phase == TRAINING && a->fragments[f].up)
         post_in_turn(a, SYNC_EV_SETTLED, f);
 }
@@ -902,7 +907,7 @@ static void dispatch(struct attachment *a, const struct ipc_message *message, in
             registered_in(a);
         return;
     case IPC_INITIAL: initial_in(a); return;
-    case IPC_SETTLED: settled_in(a, f); return;
+    case IPC_SETTLED: settled_in(a, f, &message->settled); return;
     case IPC_TAKEN:
     case IPC_MIXED:
     case IPC_REPORT:
@@ -956,18 +961,18 @@ bool attachment_take(struct attachment *a, uint64_t now_ms)
 }
 
 /* Who leaves the end of the run open. */
-static void name_absent(const struct attachment *a, char *text, size_t text_bytes)
+static void name_open(const struct attachment *a, const struct bitset *open, char *text, size_t text_bytes)
 {
-    uint32_t fragments_count = fragments_of(a);
-    snprintf(text, text_bytes, "away, and not done when last heard:");
+    snprintf(text, text_bytes, "not done when last heard:");
     for (uint32_t i = 0; i < a->conf.view->count; i++)
-        if (run_end_waits_for(a->plan.sync, a->conf.view, fragments_count, i) && !sync_up(a->plan.sync, i))
+        if (bitset_has(open, i))
             snprintf(text + strlen(text), text_bytes - strlen(text), " %s", a->conf.view->members[i].as.name);
 }
 
 /* A trainer that is done waits for this, and so takes in what comes of rounds that others still make. */
-static void tell_end(struct attachment *a, enum run_end end)
+static void tell_end(struct attachment *a, const struct run_end_found *found)
 {
+    enum run_end end = found->end;
     struct ipc_message message = {.type = IPC_END, .end = {.over = end == RUN_OVER}};
     if (end != RUN_OPEN)
         a->open_ms = 0;
@@ -976,7 +981,7 @@ static void tell_end(struct attachment *a, enum run_end end)
     if (end == RUN_GOES_ON || (end == RUN_OPEN && a->now_ms < a->open_ms + OPEN_PATIENCE_MS))
         return;
     if (end == RUN_OPEN)
-        name_absent(a, message.end.why, sizeof message.end.why);
+        name_open(a, &found->open, message.end.why, sizeof message.end.why);
     a->end_said = ipc_send(a->socket, &message, -1) == ERR_OK; /* else again: it waits for this */
 }
 
@@ -994,7 +999,7 @@ static void note_waiting(struct attachment *a)
     a->waits_ms = stands ? a->report_ms : 0;
 }
 
-void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard, enum run_end end)
+void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard, const struct run_end_found *end)
 {
     a->now_ms = now_ms;
     a->peers_heard = peers_heard;
@@ -1004,7 +1009,7 @@ void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard, en
     }
     if (a->turned_away >= 0 && now_ms >= a->turned_away_ms + TURNED_AWAY_MS)
         close_fd(&a->turned_away);
-    if (a->phase == TRAINING && !a->end_said)
+    if (a->phase == TRAINING && !a->end_said && !a->ends) /* of one that ends the run is not over */
         tell_end(a, end);
     go_on_arriving(a);
     note_waiting(a);
@@ -1104,6 +1109,13 @@ static bool rate_is_old(const struct attachment *a)
     return since_ms > STILL_MS && (a->waits_ms > 0 || (a->step_s > 0 && since_ms > usual_ms));
 }
 
+/* One that finishes says of each fragment when it is at its end: then of all it has contributed what it will. */
+static bool unfinished(const struct attachment *a)
+{
+    bool at_end = a->phase == TRAINING && a->finishing && !a->leave && !a->ends;
+    return !at_end && tally_unfinished(&a->tally, a->report.tokens);
+}
+
 struct trainer_info attachment_info(const struct attachment *a)
 {
     struct trainer_info info = {.attached = a->phase != NONE,
@@ -1111,6 +1123,7 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .counted = a->counted,
                                 .training = a->phase == TRAINING && !a->counted,
                                 .finishing = a->finishing || a->leave,
+                                .unfinished = unfinished(a),
                                 .pid = a->pid,
                                 /* Of one that is done, as far as the run goes by now: it may have been beyond. */
                                 .step = a->done_step > 0 ? step_of(a, a->done_step) : a->report.step,

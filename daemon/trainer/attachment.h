@@ -61,6 +61,7 @@ struct trainer_info {
     bool left;    /* it was asked to leave */
     bool counted; /* its last contributions are counted: it has nothing more to do */
     bool training, finishing;
+    bool unfinished; /* of the island: trainers have trained, and none has contributed all that it will */
     uint32_t pid;
     uint64_t step, tokens;      /* of the island: trainers before this one count, too, and daemons */
     uint64_t trained;           /* steps that this trainer has taken: none that it left out to follow the run */
@@ -99,7 +100,7 @@ void attachment_plan_known(struct attachment *attachment, const struct trainer_p
 size_t attachment_poll(const struct attachment *attachment, struct pollfd *items, size_t items_max);
 /* Takes one message in, or a new connection; false: there was nothing. */
 bool attachment_take(struct attachment *attachment, uint64_t now_ms);
-void attachment_tick(struct attachment *attachment, uint64_t now_ms, bool peers_heard, enum run_end end);
+void attachment_tick(struct attachment *attachment, uint64_t now_ms, bool peers_heard, const struct run_end_found *end);
 
 /* EVENT_REGISTERED: its tensors, borrowed until the answer: they fit the run, or it is refused with a reason.
  * `other_base`: how those that are not trained differ from the run's, where that is allowed; "": they do not. */

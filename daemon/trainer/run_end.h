@@ -11,23 +11,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/bitset.h"
 #include "net/sync/sync.h"
 #include "net/config/view.h"
 
 enum run_end {
     RUN_GOES_ON, /* contributions or anchors are still to come */
-    RUN_OPEN,    /* all members here have contributed all; one that is away has not said so */
-    RUN_OVER     /* everybody has, and our trainer has the last anchors */
+    RUN_OPEN,    /* none is on its way, and somebody may contribute again: `open` */
+    RUN_OVER     /* everybody has contributed all, and our trainer has the last anchors */
 };
 
-/* `trainers`: of each member, what its trainer does, as it last said (enum wire_trainer). `gone`: ours was done, and is
- * not attached any more; what is told to one that is attached must not go by that. */
-enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32_t fragments_count,
-                        const uint32_t *trainers, bool gone);
+struct run_end_found {
+    enum run_end end;
+    struct bitset open; /* slots; of RUN_OPEN: who has not said that it has contributed all, and trains no more */
+};
 
-/* Whether what `member` has to contribute is waited for, as long as it has a trainer: it takes part, and has not said
- * that it has contributed all. Never ourselves. */
-bool run_end_waits_for(const struct sync *sync, const struct view *view, uint32_t fragments_count, uint32_t member);
+/* What a member last said of its trainer. */
+struct run_said {
+    uint32_t trainer; /* enum wire_trainer */
+    bool unfinished;  /* its trainers have trained, and none has said that it has contributed all that it will */
+};
+
+/* `said`: of each member, by slot. `gone`: ours was done, and is not attached any more; what is told to one that is
+ * attached must not go by that. */
+struct run_end_found run_end_of(const struct sync *sync, const struct view *view, uint32_t fragments_count,
+                                const struct run_said *said, bool gone);
 
 /* For a daemon that ends with its run (dilocod --until-over). Zeroed it has seen no end. */
 struct run_close {
@@ -37,8 +45,9 @@ struct run_close {
 
 /* Looked at again and again: whether nobody needs this daemon any more. `finished`: our trainer has done the run's
  * steps, and its process has ended. That no other trainer has anything to do has held for some seconds, in which the
- * last results went round; while somebody is away who has not said so, for minutes. */
-bool run_close_due(struct run_close *close, enum run_end end, bool finished, const struct sync *sync,
-                   const struct view *view, const uint32_t *trainers, uint64_t now_ms);
+ * last results went round; where one that takes part may contribute again, for
+ * minutes. */
+bool run_close_due(struct run_close *close, const struct run_end_found *found, bool finished, const struct sync *sync,
+                   const struct view *view, const struct run_said *said, uint64_t now_ms);
 
 #endif

@@ -91,7 +91,7 @@ void trainer_run(struct trainer *trainer, bool paused)
     attachment_run(trainer->attachment, paused);
 }
 
-void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, enum run_end end)
+void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, const struct run_end_found *end)
 {
     attachment_tick(trainer->attachment, now_ms, peers_heard, end);
     process_tick(trainer->process, now_ms);

@@ -49,7 +49,7 @@ size_t trainer_poll(const struct trainer *trainer, struct pollfd *items, size_t 
 bool trainer_take(struct trainer *trainer, uint64_t now_ms);
 /* Once a tick. `peers_heard`: every other island has said how it stands, so that a run under way is not begun anew.
  * `end`: whether the run is over, which a trainer that is done waits for. */
-void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, enum run_end end);
+void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, const struct run_end_found *end);
 
 /* What the configuration says: whether the run is paused; and its length, by the run spec's runspec_length(). */
 void trainer_run(struct trainer *trainer, bool paused);

@@ -241,6 +241,7 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
     proto.in_doubt = beat->in_doubt;
     proto.disk_fails = beat->disk_fails;
     proto.undialled = beat->undialled;
+    proto.unfinished = beat->unfinished;
     proto.n_silent = beat->silent_count;
     proto.silent = (uint32_t *)(uintptr_t)beat->silent;
     proto.n_fragments = beat->fragments_count;
@@ -302,6 +303,7 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
     beat->in_doubt = proto->in_doubt;
     beat->disk_fails = proto->disk_fails;
     beat->undialled = proto->undialled;
+    beat->unfinished = proto->unfinished;
     beat->silent_count = (uint32_t)proto->n_silent;
     if (proto->n_silent > 0)
         memcpy(beat->silent, proto->silent, proto->n_silent * sizeof *beat->silent);

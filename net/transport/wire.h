@@ -156,7 +156,8 @@ struct wire_heartbeat {
     uint32_t tokens_per_s, trainer;
     uint64_t epoch, incarnation;
     bool in_doubt, disk_fails;
-    bool undialled; /* the sender dials the receiver in vain, and hears it by a connection that the receiver dialled */
+    bool undialled;  /* the sender dials the receiver in vain, and hears it by a connection that the receiver dialled */
+    bool unfinished; /* its trainers have trained, and none has said that it has contributed all that it will */
     uint32_t fragments_count, held_count, silent_count;
     struct wire_fragment fragments[WIRE_FRAGMENTS_MAX];
     struct wire_held held[WIRE_HELD_MAX];

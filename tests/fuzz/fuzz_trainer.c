@@ -381,7 +381,7 @@ static void move_command(struct play *play)
     case 1: (void)!trainer_leave_now(stage->trainer, &killed); break;
     case 2: (void)!trainer_join(stage->trainer, stage->now_ms); break;
     case 3: trainer_run_step(stage->trainer, number_of(play)); break;
-    case 4: stage->end = byte_of(play) % 3; break;
+    case 4: stage->end.end = byte_of(play) % 3; break;
     case 5: stage->go_step = number_of(play) % (TRAINERRUN_STEPS + 1); break;
     }
     stage_turn(stage);
@@ -449,7 +449,7 @@ static void finish(struct play *play)
     stage->socket = -1;
     drop_memory(stage);
     stage_answer(stage);
-    stage->end = RUN_GOES_ON;
+    stage->end = (struct run_end_found){.end = RUN_GOES_ON};
     stage_tick(stage, 5000);
     stage_forget(stage);
     stage->peers_heard = true;

@@ -556,7 +556,7 @@ void isle_tick(struct isle *isle)
     objects_tick(isle->objects, &holders, isle->now_ms);
     membership_host_tick(isle->host, peers_silent(isle->peers), peers_shut_out(isle->peers), isle->now_ms);
     collect(isle);
-    trainer_tick(isle->trainer, isle->now_ms, true, RUN_OVER);
+    trainer_tick(isle->trainer, isle->now_ms, true, &(struct run_end_found){.end = RUN_OVER});
     collect(isle);
     if (isle->rounds != NULL)
         rounds_tick(isle->rounds, isle->now_ms, 0, UINT64_MAX);

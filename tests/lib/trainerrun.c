@@ -205,3 +205,24 @@ void trainerrun_commit(struct trainerrun *run, uint32_t f, uint64_t version)
         result_close(&result);
     }
 }
+
+void trainerrun_epoch(struct trainerrun *run, uint32_t member, enum config_role role, bool voter, bool revoked)
+{
+    struct config config = roster_next(run->config_log);
+    struct view_changes changes;
+    struct sync_action action;
+    uint8_t key[IDENT_KEY_BYTES];
+    memcpy(key, run->view.members[run->view.self].as.key, sizeof key);
+    roster_role(&config, member, role, voter);
+    roster_map_owners(&config);
+    config.members_count -= revoked;
+    roster_add(run->config_log, &config);
+    assert_ok(view_update(&run->view, config_log_last(run->config_log), config_log_last_digest(run->config_log), key,
+                          &changes));
+    if (revoked)
+        view_release(&run->view, member);
+    struct sync_view view = roster_view(run->config_log, run->view.self, run->ids, TRAINERRUN_ISLANDS);
+    assert_ok(sync_begin_epoch(run->sync, &view, run->now_ms));
+    while (sync_action(run->sync, &action))
+        continue;
+}

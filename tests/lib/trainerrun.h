@@ -63,6 +63,9 @@ void trainerrun_step(struct trainerrun *run, const struct sync_event *event);
 /* Another island is here, and says that its fragment `f` is at `version`; `known`: that it has a state at all. */
 void trainerrun_hear(struct trainerrun *run, uint32_t member, uint32_t f, uint64_t version, bool known);
 
+/* The next epoch, in which a member is of this role, or off the roster; the others are as they were. */
+void trainerrun_epoch(struct trainerrun *run, uint32_t member, enum config_role role, bool voter, bool revoked);
+
 /* A result in the ledger, of the part of a member, that counts these; it holds no values. Returns its digest. */
 struct digest trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t owner,
                                 const struct bitset *counted);

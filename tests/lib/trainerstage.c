@@ -347,7 +347,7 @@ void stage_tick(struct stage *stage, uint64_t ms)
 {
     stage->now_ms += ms;
     stage_turn(stage);
-    trainer_tick(stage->trainer, stage->now_ms, stage->peers_heard, stage->end);
+    trainer_tick(stage->trainer, stage->now_ms, stage->peers_heard, &stage->end);
     stage_turn(stage);
 }
 

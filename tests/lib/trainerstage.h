@@ -29,7 +29,7 @@ struct stage {
     uint64_t start_ms, now_ms;
     uint64_t go_step; /* where training goes on */
     bool peers_heard; /* what every tick says */
-    enum run_end end;
+    struct run_end_found end;
     const char *refusal; /* why tensors are refused; NULL: they fit */
     unsigned held;       /* types of events that are not answered: 1 << type */
     bool applies;        /* outer steps are taken when they are ordered, */

@@ -5,6 +5,7 @@ import array
 import contextlib
 import ctypes
 import io
+import json
 import os
 import re
 import shutil
@@ -522,6 +523,35 @@ class Islands(unittest.TestCase):
             self.assertGreaterEqual(tokens["tokens_counted"], 60 * 100)
             self.assertEqual(re.findall(r"after step \d+, (\d+) tokens trained", paris.log())[-1],
                              str(tokens["tokens_counted"]))
+
+    def test_one_that_ended_before_is_waited_for_at_the_run_s_end(self):
+        """It has said of each fragment that nothing more comes, and then it comes again: who takes the one for the
+        run's end has older parameters than the run."""
+        spec = SPEC.replace("steps = 300", "steps = 200").replace("late = merge", "late = merge\npace = lockstep")
+        with Run(spec) as run:
+            paris = run.found("paris", "")
+
+            def train():
+                command = [*TRAINER.split(), "--bare", "--sleep", "20", "--with", "2", str(run.place)]
+                environment = {**os.environ, "DILOCO_SOCKET": paris.socket()}
+                return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+            with train() as begun:
+                oslo = run.join("oslo", f"{TRAINER} --bare --sleep 0 --with 2 {run.place}")
+                oslo.await_("its last step", lambda island: island.trainer().get("state") == "finishing")
+                paris.await_("some steps", lambda island: island.trainer().get("step", 0) > 40)
+                begun.send_signal(signal.SIGTERM)
+                self.assertIn("finished, over: False", begun.communicate(timeout=30)[0])
+            oslo.await_("that is heard", lambda island: "none" in
+                        [one["trainer"] for one in json.loads(island.ctl("peers", "--json"))["peers"]])
+            time.sleep(3)  # what is told at once is told within a tick
+            self.assertNotIn("finished, over:", oslo.log())
+            with train() as again:
+                said = again.communicate(timeout=120)[0]
+            oslo.await_finished()
+            ends = [text.rpartition("finished, ")[2].splitlines()[0] for text in (said, oslo.log())]
+            self.assertRegex(ends[0], r"over: True, norm \d")
+            self.assertEqual(*ends)
 
     def test_a_process_that_the_script_forks_ends_as_ever(self):
         with Run(SPEC) as run:

@@ -146,13 +146,12 @@ class Islands(unittest.TestCase):
 
     def test_of_its_checkpoint_it_goes_on(self):
         run = self.run_of_islands
-        paris = self.island(run.found, "paris", partial(ranks, 2), "--islands 1", "--checkpoint.enable",
-                            "--checkpoint.interval 10")
+        paris = self.island(run.found, "paris", partial(ranks, 2), "--checkpoint.enable", "--checkpoint.interval 10")
+        oslo = self.island(run.join, "oslo", partial(ranks, 1))
         paris.await_("some steps", lambda island: island.trainer().get("step", 0) > 15)
         paris.ctl("stop")
         self.assertIn("over: False", paris.log())
         paris.ctl("start")
-        oslo = self.island(run.join, "oslo", partial(ranks, 1))
         self.hold_the_anchor(paris, oslo)
         begun = sorted({int(step) for step in re.findall(r"Training starts at step (\d+)", paris.log())})
         self.assertEqual(begun[0], 1)

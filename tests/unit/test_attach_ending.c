@@ -13,14 +13,21 @@
 
 enum { WAIT_MS = 1500, LONG_MS = 60000 };
 
+/* Of what heard() took in last: what it said with IPC_SETTLED; -1: it did not. */
+static int ends;
+
 /* What it says from now on, but for reports: 1 << type. */
 static unsigned heard(void)
 {
     struct ipc_message message;
     int fd;
     unsigned types = 0;
-    while (diloco_attached(d) && ipc_recv(connection, &message, &fd) == ERR_OK)
+    ends = -1;
+    while (diloco_attached(d) && ipc_recv(connection, &message, &fd) == ERR_OK) {
         types |= message.type != IPC_REPORT ? 1u << message.type : 0;
+        if (message.type == IPC_SETTLED)
+            ends = (int)message.settled.ends;
+    }
     return types;
 }
 
@@ -78,6 +85,25 @@ static void what_is_counted_in_time_ends_the_waiting(void **state)
     for (int i = 0; i < COUNT; i++)
         assert_true(tensor[i] == 7);
     assert_int_equal(heard() & 1u << IPC_FINISHED, 0);
+    assert_int_equal(ends, 1); /* rounds are not to wait for it, and the run's end is */
+    end();
+}
+
+/* What comes after the run's last step is no work: it has contributed all. */
+static void one_that_has_done_the_runs_steps_settles_as_any(void **state)
+{
+    (void)state;
+    begin();
+    listen_without_waiting();
+    atomic_store(&shm->steps, 1);
+    assert_int_equal(train(1), DILOCO_STOP);
+    diloco_ending(d, LONG_MS);
+    while_waiting = count_it;
+    slices = 0;
+    assert_int_equal(diloco_finish(d), DILOCO_OPEN); /* nobody said that the run is over */
+    while_waiting = NULL;
+    assert_int_equal(heard() & 1u << IPC_SETTLED, 1u << IPC_SETTLED);
+    assert_int_equal(ends, 0);
     end();
 }
 
@@ -129,6 +155,7 @@ int main(void)
         cmocka_unit_test(what_is_there_goes_out_and_is_not_waited_for_long),
         cmocka_unit_test(what_is_counted_in_time_ends_the_waiting),
         cmocka_unit_test(a_step_that_waits_for_an_anchor_waits_no_longer),
+        cmocka_unit_test(one_that_has_done_the_runs_steps_settles_as_any),
         cmocka_unit_test(an_order_to_leave_that_is_carried_out_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

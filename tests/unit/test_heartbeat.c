@@ -431,6 +431,67 @@ static void assert_word(enum trainer_phase phase, enum wire_trainer word, bool t
     assert_int_equal(beat->taking_part, taking_part);
 }
 
+static void train_a_step(struct played_trainer *trainer)
+{
+    played_trainer_start(trainer);
+    assert_false(beat_now(TRAINER_TRAINING)->unfinished); /* nobody has trained here */
+    played_trainer_say(trainer,
+                       &(struct ipc_message){.type = IPC_REPORT, .report = {.step = 6, .tokens = 600, .trained = 6}});
+    assert_true(beat_now(TRAINER_TRAINING)->unfinished);
+}
+
+static void gone(struct played_trainer *trainer)
+{
+    played_trainer_close(trainer);
+    isle_wait(!trainer_info(company.a->trainer).attached);
+}
+
+/* Who waits for the run's end goes by it. */
+static void whether_more_is_to_come_reaches_the_others(void **state)
+{
+    (void)state;
+    company_begin("peers-done", 2, true);
+    greet_b();
+    assert_false(beat_now(TRAINER_NONE)->unfinished);
+    struct played_trainer *trainer = played_trainer_open(company.a);
+    train_a_step(trainer);
+    played_trainer_say(trainer, &(struct ipc_message){.type = IPC_SETTLED});
+    assert_false(beat_now(TRAINER_FINISHING)->unfinished);
+    played_trainer_say(trainer, &(struct ipc_message){.type = IPC_FINISHED, .report = {.step = UINT32_MAX}});
+    assert_false(beat_now(TRAINER_FINISHED)->unfinished);
+    gone(trainer);
+    assert_false(beat_now(TRAINER_FINISHED)->unfinished);
+    company_end();
+    company_begin("peers-killed", 2, true);
+    greet_b();
+    trainer = played_trainer_open(company.a);
+    train_a_step(trainer);
+    played_trainer_say(trainer, &(struct ipc_message){.type = IPC_SETTLED});
+    gone(trainer);
+    assert_true(beat_now(TRAINER_NONE)->unfinished);
+    company_end();
+}
+
+static void one_that_ends_or_leaves_has_more(void **state)
+{
+    (void)state;
+    for (int leaves = 0; leaves < 2; leaves++) {
+        company_begin(leaves ? "peers-leaves" : "peers-ends", 2, true);
+        greet_b();
+        struct played_trainer *trainer = played_trainer_open(company.a);
+        train_a_step(trainer);
+        if (leaves)
+            assert_ok(trainer_leave(company.a->trainer, &(struct trainer_leaving){0}));
+        played_trainer_say(trainer, &(struct ipc_message){.type = IPC_SETTLED, .settled.ends = !leaves});
+        assert_true(beat_now(TRAINER_FINISHING)->unfinished);
+        if (leaves)
+            played_trainer_say(trainer, &(struct ipc_message){.type = IPC_FINISHED});
+        gone(trainer);
+        assert_true(beat_now(TRAINER_NONE)->unfinished);
+        company_end();
+    }
+}
+
 static void what_an_attached_trainer_does_reaches_the_others(void **state)
 {
     (void)state;
@@ -513,6 +574,8 @@ int main(void)
         cmocka_unit_test(a_heartbeat_says_whose_disk_it_is_and_whether_it_is_in_doubt),
         cmocka_unit_test(what_an_attached_trainer_does_reaches_the_others),
         cmocka_unit_test(what_a_trainers_process_does_reaches_the_others),
+        cmocka_unit_test(whether_more_is_to_come_reaches_the_others),
+        cmocka_unit_test(one_that_ends_or_leaves_has_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

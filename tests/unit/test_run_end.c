@@ -9,7 +9,7 @@
 enum { ANA, BOB, CYD };
 
 static struct trainerrun run;
-static uint32_t trainers[TRAINERRUN_ISLANDS];
+static struct run_said said[TRAINERRUN_ISLANDS];
 
 static int begin(void **state)
 {
@@ -17,7 +17,7 @@ static int begin(void **state)
     trainerrun_open(&run, testlib_folder("end"), TRAINERRUN_ISLANDS, "");
     assert_int_equal(run.view.self, BOB);
     for (uint32_t i = 0; i < TRAINERRUN_ISLANDS; i++)
-        trainers[i] = WIRE_TRAINER_TRAINING;
+        said[i] = (struct run_said){.trainer = WIRE_TRAINER_TRAINING};
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         trainerrun_restore(&run, f, 4);
     return 0;
@@ -32,7 +32,7 @@ static int end(void **state)
 
 static void assert_end(enum run_end want)
 {
-    assert_int_equal(run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, trainers, false), want);
+    assert_int_equal(run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, said, false).end, want);
 }
 
 static void own(enum sync_event_type type, uint32_t f)
@@ -117,15 +117,70 @@ static void one_without_a_trainer_is_not_waited_for(void **state)
                  {WIRE_TRAINER_TRAINING, RUN_GOES_ON}, {WIRE_TRAINER_FINISHING, RUN_GOES_ON},
                  {WIRE_TRAINER_FINISHED, RUN_OVER},    {WIRE_TRAINER_FAILED, RUN_GOES_ON}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        trainers[CYD] = cases[i].trainer;
+        said[CYD].trainer = cases[i].trainer;
         assert_end(cases[i].want);
+    }
+}
+
+/* What is found when cyd has said this last, and ana is done. */
+static struct run_end_found found_of(uint32_t trainer, bool unfinished)
+{
+    said[ANA].trainer = WIRE_TRAINER_FINISHED;
+    said[CYD] = (struct run_said){trainer, unfinished};
+    return run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, said, false);
+}
+
+/* As after a SIGTERM: it has said of all fragments that nothing more comes, and its daemon that it is not done. It may
+ * come again, and contribute. */
+static void one_whose_trainer_ends_before_the_run_leaves_it_open(void **state)
+{
+    (void)state;
+    static const uint32_t states[] = {WIRE_TRAINER_FINISHING, WIRE_TRAINER_NONE, WIRE_TRAINER_FAILED};
+    settle_ourselves();
+    hear(ANA, 4, TRAINERRUN_FRAGMENTS);
+    hear(CYD, 4, TRAINERRUN_FRAGMENTS);
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        struct run_end_found found = found_of(states[i], true);
+        assert_int_equal(found.end, RUN_OPEN);
+        assert_true(bitset_has(&found.open, CYD) && !bitset_has(&found.open, ANA));
+        assert_int_equal(found_of(states[i], false).end, RUN_OVER);
+    }
+    hear(CYD, 4, 0); /* it went, and trained not to the end */
+    assert_int_equal(found_of(WIRE_TRAINER_NONE, true).end, RUN_OPEN);
+    assert_int_equal(found_of(WIRE_TRAINER_NONE, false).end, RUN_OVER);
+    assert_int_equal(found_of(WIRE_TRAINER_STARTING, true).end, RUN_GOES_ON); /* and comes again */
+    trainerrun_step(&run, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = CYD});
+    assert_int_equal(found_of(WIRE_TRAINER_FINISHED, false).end, RUN_OVER);
+}
+
+/* One that takes no part in rounds is not waited for. It may come back to them; but who was lost and is not here may be
+ * gone for good, and would leave the end open for everybody. */
+static void one_that_rounds_do_not_wait_for_leaves_it_open_while_it_is_here(void **state)
+{
+    static const struct {
+        enum config_role role;
+        bool revoked, here, unfinished;
+        enum run_end want;
+    } cases[] = {{CONFIG_AWAY, false, true, true, RUN_OPEN},      {CONFIG_AWAY, false, true, false, RUN_OVER},
+                 {CONFIG_AWAY, false, false, true, RUN_OVER},     {CONFIG_OBSERVER, false, true, true, RUN_OPEN},
+                 {CONFIG_OBSERVER, false, true, false, RUN_OVER}, {CONFIG_DRAINING, false, true, true, RUN_OVER},
+                 {CONFIG_CONTRIBUTOR, true, true, true, RUN_OVER}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++, end(state), begin(state)) {
+        trainerrun_epoch(&run, CYD, cases[i].role, false, cases[i].revoked);
+        settle_ourselves();
+        hear(ANA, 4, TRAINERRUN_FRAGMENTS);
+        if (cases[i].here && !cases[i].revoked)
+            hear(CYD, 4, cases[i].role == CONFIG_DRAINING ? TRAINERRUN_FRAGMENTS : 0);
+        struct run_end_found found = found_of(WIRE_TRAINER_NONE, cases[i].unfinished);
+        assert_int_equal(found.end, cases[i].want);
+        assert_int_equal(bitset_has(&found.open, CYD), cases[i].want == RUN_OPEN);
     }
 }
 
 static bool closes(struct run_close *close, bool finished, uint64_t now_ms)
 {
-    enum run_end end = run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, trainers, true);
-    return run_close_due(close, end, finished, run.sync, &run.view, trainers, now_ms);
+    struct run_end_found found = run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, said, true);
+    return run_close_due(close, &found, finished, run.sync, &run.view, said, now_ms);
 }
 
 static void a_daemon_may_end_when_no_other_trainer_needs_it(void **state)
@@ -135,25 +190,25 @@ static void a_daemon_may_end_when_no_other_trainer_needs_it(void **state)
     settle_ourselves();
     hear(ANA, 4, TRAINERRUN_FRAGMENTS);
     hear(CYD, 4, TRAINERRUN_FRAGMENTS);
-    trainers[CYD] = WIRE_TRAINER_FINISHED;
+    said[CYD].trainer = WIRE_TRAINER_FINISHED;
     assert_end(RUN_OVER);
-    trainers[ANA] = WIRE_TRAINER_FINISHED;
+    said[ANA].trainer = WIRE_TRAINER_FINISHED;
     assert_false(closes(&close, true, 1000)); /* ours is done, and still attached */
     assert_false(closes(&close, true, 3600000));
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         own(SYNC_EV_TRAINER_DOWN, f);
-    assert_end(RUN_GOES_ON);                /* to one that comes, nothing of that is told */
-    trainers[ANA] = WIRE_TRAINER_FINISHING; /* it may still fetch the last results from us */
+    assert_end(RUN_GOES_ON);                    /* to one that comes, nothing of that is told */
+    said[ANA].trainer = WIRE_TRAINER_FINISHING; /* it may still fetch the last results from us */
     assert_false(closes(&close, true, 1000));
     assert_false(closes(&close, true, 3600000));
-    trainers[ANA] = WIRE_TRAINER_FINISHED;
+    said[ANA].trainer = WIRE_TRAINER_FINISHED;
     assert_false(closes(&close, false, 3601000)); /* our trainer saves */
     assert_false(closes(&close, true, 3602000));
     assert_false(closes(&close, true, 3611999));
     assert_true(closes(&close, true, 3612000));
-    trainers[ANA] = WIRE_TRAINER_TRAINING; /* the run was made longer */
+    said[ANA].trainer = WIRE_TRAINER_TRAINING; /* the run was made longer */
     assert_false(closes(&close, true, 3613000));
-    trainers[ANA] = WIRE_TRAINER_FINISHED;
+    said[ANA].trainer = WIRE_TRAINER_FINISHED;
     assert_false(closes(&close, true, 3614000));
     assert_true(closes(&close, true, 3624000));
 }
@@ -164,7 +219,7 @@ static void it_waits_longer_for_one_that_is_away(void **state)
     struct run_close close = {0};
     settle_ourselves();
     hear(ANA, 4, TRAINERRUN_FRAGMENTS);
-    trainers[ANA] = WIRE_TRAINER_FINISHED;
+    said[ANA].trainer = WIRE_TRAINER_FINISHED;
     assert_end(RUN_OPEN);
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         own(SYNC_EV_TRAINER_DOWN, f);
@@ -172,7 +227,7 @@ static void it_waits_longer_for_one_that_is_away(void **state)
     assert_false(closes(&close, true, 600999));
     assert_true(closes(&close, true, 601000));
     hear(CYD, 4, TRAINERRUN_FRAGMENTS); /* it comes, and has contributed all */
-    trainers[CYD] = WIRE_TRAINER_FINISHED;
+    said[CYD].trainer = WIRE_TRAINER_FINISHED;
     assert_false(closes(&close, true, 602000));
     assert_true(closes(&close, true, 612000));
 }
@@ -186,6 +241,8 @@ int main(void)
         in_a_run(so_have_we_and_have_the_newest),
         in_a_run(one_that_is_away_leaves_it_open),
         in_a_run(one_without_a_trainer_is_not_waited_for),
+        in_a_run(one_whose_trainer_ends_before_the_run_leaves_it_open),
+        in_a_run(one_that_rounds_do_not_wait_for_leaves_it_open_while_it_is_here),
         in_a_run(a_daemon_may_end_when_no_other_trainer_needs_it),
         in_a_run(it_waits_longer_for_one_that_is_away),
     };

@@ -145,6 +145,31 @@ static void what_was_noted_is_in_the_file_too(void **state)
     tally_deinit(&tally);
 }
 
+static void whether_all_was_contributed_is_in_the_file_too(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("tally5");
+    struct tally tally, next;
+    assert_ok(tally_init(&tally, folder));
+    tally_begin(&tally, 0);
+    assert_false(tally_unfinished(&tally, 0)); /* nobody has trained here */
+    tally_done(&tally, false, 10);
+    assert_true(tally_unfinished(&tally, 10));
+    tally_save(&tally, 10);
+    next = found(folder);
+    assert_true(tally_unfinished(&next, 0));
+    tally_done(&tally, true, 20);
+    assert_false(tally_unfinished(&tally, 20));
+    next = found(folder); /* at once: who asks is told so after a daemon's restart, too */
+    assert_int_equal(next.last, 20);
+    assert_false(tally_unfinished(&next, 0));
+    tally_begin(&tally, 20);
+    assert_false(tally_unfinished(&tally, 0)); /* the next has not begun to train */
+    tally_done(&tally, false, 30);
+    assert_true(tally_unfinished(&tally, 30));
+    tally_deinit(&tally);
+}
+
 static void a_damaged_file_counts_as_none(void **state)
 {
     (void)state;
@@ -197,6 +222,7 @@ int main(void)
         cmocka_unit_test(a_trainer_that_trained_nothing_changes_nothing),
         cmocka_unit_test(a_trainer_that_was_there_before_the_daemon_counts_once),
         cmocka_unit_test(what_was_noted_is_in_the_file_too),
+        cmocka_unit_test(whether_all_was_contributed_is_in_the_file_too),
         cmocka_unit_test(a_damaged_file_counts_as_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

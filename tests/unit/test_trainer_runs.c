@@ -127,7 +127,7 @@ static void begin_life(const char *lines, uint64_t hold_at)
     stage_open(&stage, 1, lines, "");
     stage.run.spec.steps = RUN_STEPS;
     stage.peers_heard = true;
-    stage.end = RUN_OVER;
+    stage.end.end = RUN_OVER;
     life = (struct life){.path = testlib_path(stage.conf.run_folder, "worker.sock"),
                          .hold_at = hold_at,
                          .start.size = sizeof(struct diloco_start)};

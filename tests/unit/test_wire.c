@@ -83,7 +83,7 @@ static void heartbeats_come_back(void **state)
     }
     m.heartbeat.epoch = 77;
     m.heartbeat.incarnation = ~0ull;
-    m.heartbeat.in_doubt = m.heartbeat.disk_fails = true;
+    m.heartbeat.in_doubt = m.heartbeat.disk_fails = m.heartbeat.unfinished = true;
     m.heartbeat.silent_count = 3;
     for (uint32_t i = 0; i < 3; i++)
         m.heartbeat.silent[i] = ~0u - i;
@@ -100,7 +100,7 @@ static void heartbeats_come_back(void **state)
     }
     assert_memory_equal(b.heartbeat.held, m.heartbeat.held, sizeof m.heartbeat.held);
     assert_true(b.heartbeat.epoch == 77 && b.heartbeat.incarnation == ~0ull && b.heartbeat.in_doubt &&
-                b.heartbeat.disk_fails);
+                b.heartbeat.disk_fails && b.heartbeat.unfinished);
     assert_int_equal(b.heartbeat.silent_count, 3);
     assert_memory_equal(b.heartbeat.silent, m.heartbeat.silent, 3 * sizeof m.heartbeat.silent[0]);
 }

@@ -215,6 +215,8 @@ static void flush(struct diloco *d)
     while (d->say_count > 0 && d->socket >= 0) {
         const struct word_said *word = &d->say[d->say_head];
         struct ipc_message message = {.type = word->type, .fragment = word->fragment};
+        if (word->type == IPC_SETTLED)
+            message.settled.ends = d->ending && !d->done;
         enum err err = ipc_send(d->socket, &message, -1);
         if (err == ERR_AGAIN)
             return;

@@ -382,12 +382,12 @@ DILOCO_API size_t diloco_keep_rest(struct diloco *d, void *to, size_t bytes);
  * options.interrupted and between calls; in a signal handler set a variable for these. */
 DILOCO_API void diloco_ending(struct diloco *d, int wait_ms);
 
-/* Sends all unsent work, and waits until it is counted and the run is over: every island has contributed all. The
- * tensors then hold the anchor, the same on every island. DILOCO_OPEN: it is counted, but the run is not known to be
- * over; diloco_error() says why. Others have been away for half a minute and not said that they are done: the tensors
- * hold the anchor. Or this island leaves: what it has trained of a fragment since its last contribution was due is
- * still in the tensors, and a checkpoint with diloco_keep() keeps it for when it joins again. DILOCO_INTERRUPTED: it
- * may be called again. */
+/* Sends all unsent work, and waits until it is counted and the run is over: every island that takes part has
+ * contributed all. The tensors then hold the anchor, the same on every island. DILOCO_OPEN: it is counted, but the run
+ * is not known to be over; diloco_error() says why. Others have not trained for half a minute, as they are away or
+ * their trainers have ended, and have not said that they are done: the tensors hold the anchor. Or this island leaves:
+ * what it has trained of a fragment since its last contribution was due is still in the tensors, and a checkpoint with
+ * diloco_keep() keeps it for when it joins again. DILOCO_INTERRUPTED: it may be called again. */
 DILOCO_API int diloco_finish(struct diloco *d);
 
 /* Releases everything; NULL is fine. Without diloco_finish() the daemon counts this as a crash. */

@@ -490,6 +490,47 @@ static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void
     sitting_end();
 }
 
+/* B promises, and shows this result of fragment 3 as well. */
+static void promise_and_show(uint64_t ballot, const struct part_result *result)
+{
+    const struct holding row = {.fragment = 3, .held = result, .held_count = 1};
+    const struct paxos_message promise = {.type = WIRE_PROMISE,
+                                          .epoch = 1,
+                                          .ballot = ballot,
+                                          .sealed = true,
+                                          .incarnation = sitting_member(A, B)->as.incarnation,
+                                          .rows = &row,
+                                          .rows_count = 1};
+    played_say_epoch(sitting_played[B], A, &promise);
+    played_settle(sitting_played[B], A, WIRE_HELLO);
+}
+
+/* A draft is made anew with all that comes, and each would say it. */
+static void two_results_of_one_part_are_told_so_often_at_most(void **state)
+{
+    (void)state;
+    struct paxos_message heard;
+    const struct version_part *parts;
+    struct part_result shown = {.id = {.fragment = 3, .owner = B, .version = 1, .digest = digest_of("another", 7)}};
+    sitting_begin_played("membership-two-results");
+    store(A, 3, B);
+    uint32_t count = sync_parts(sitting_isle[A]->sync, 3, &parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].id.owner == B)
+            shown.shards = parts[p].shards;
+    assert_true(shown.shards != 0);
+    assert_true(hear_of_a(WIRE_PREPARE, 0, 20000, &heard));
+    overhear_begin();
+    for (int k = 0; k < 2 * LOG_LINES_OF_ONE; k++) {
+        promise_and_show(heard.ballot, &shown);
+        pass_beside_b(250);
+    }
+    const char *log = overhear_end();
+    assert_int_equal(overhear_count(log, "two results of one part of island b are shown"), LOG_LINES_OF_ONE);
+    wire_paxos_deinit(&heard);
+    sitting_end();
+}
+
 /* ---- orders and words ---- */
 
 static void what_one_island_orders_all_carry_out(void **state)
@@ -1010,6 +1051,7 @@ int main(void)
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),
         cmocka_unit_test(a_voter_agrees_that_who_is_gone_goes_and_to_nothing_else),
         cmocka_unit_test(each_ballot_waits_for_what_is_agreed_to_in_it),
+        cmocka_unit_test(two_results_of_one_part_are_told_so_often_at_most),
         cmocka_unit_test(old_configurations_are_put_together),
         cmocka_unit_test(a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else),
         cmocka_unit_test(a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it),

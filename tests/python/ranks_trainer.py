@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small model that moves towards numbers of its island's, in every way that PyTorch spreads one over ranks.
 
-    ranks_trainer.py --as plain|ddp|fsdp|hsdp|tp|fsdp-tp --out FILE [--islands 2] [--dtype bfloat16] [--bad]
+    ranks_trainer.py --as plain|ddp|fsdp|hsdp|tp|fsdp-tp --out FILE [--islands 2] [--dtype bfloat16] [--bad] [--keyless]
 
 It begins when as many islands have attached, which write beside FILE.
 
 Wherever several ranks hold the same values it looks after every step, and at the end, whether they are the same bits.
-FILE gets the whole parameters as they are in the end. --bad spreads one in a way that no part can be made of.
+FILE gets the whole parameters as they are in the end. --bad spreads one in a way that no part can be made of; --keyless
+leaves all ranks but the first without the site's key.
 """
 
 import argparse
 import hashlib
+import os
 import pathlib
 import sys
 import time
@@ -131,7 +133,10 @@ def main():
     options.add_argument("--dtype", default="float32")
     options.add_argument("--bad", action="store_true")
     options.add_argument("--destroy", action="store_true")
+    options.add_argument("--keyless", action="store_true")
     a, _ = options.parse_known_args()
+    if a.keyless and os.environ["RANK"] != "0":
+        del os.environ["DILOCO_SITE_KEY"]
     torch.set_num_threads(1)
     torch.manual_seed(3)
     if a.how != "plain":

@@ -83,10 +83,10 @@ class Launched:
 @unittest.skipIf(os.geteuid() != 0, "machines are made of namespaces, by root")
 class Trouble(BesideOne):
     @contextlib.contextmanager
-    def started(self, how, steps=900):
+    def started(self, how, steps=900, launch=""):
         """Both islands train; to the end, as one, afterwards."""
         with Run(spec(steps)) as run:
-            paris = run.found("paris", nodes(2, 1, "--as", how, "--out", f"{run.place}/paris.pt"))
+            paris = run.found("paris", nodes(2, 1, "--as", how, "--out", f"{run.place}/paris.pt", launch=launch))
             oslo = run.join("oslo", alone("--out", f"{run.place}/oslo.pt"))
             paris.await_("some results", lambda island: island.trainer().get("tokens_counted", 0) > 0)
             yield paris, Launched(run.place)
@@ -100,7 +100,13 @@ class Trouble(BesideOne):
             paris.await_("to go on", lambda island: re.search("training goes on after step [1-9]", island.log()))
 
     def test_a_line_that_is_cut_for_five_seconds_costs_as_much(self):
-        with self.started("fsdp") as (paris, launched):
+        self.cut_for_five_seconds("")
+
+    def test_a_line_to_a_gateway_that_is_cut_for_five_seconds_costs_as_much(self):
+        self.cut_for_five_seconds(f"--gateway {BUILD}/diloco-gateway --gateway-port {free_port()}")
+
+    def cut_for_five_seconds(self, launch):
+        with self.started("fsdp", launch=launch) as (paris, launched):
             link, pid = link_of(launched.place), paris.trainer()["pid"]
             subprocess.run(["ip", "link", "set", link, "down"], check=True)
             time.sleep(5)
@@ -108,6 +114,16 @@ class Trouble(BesideOne):
             step = paris.trainer()["step"]
             paris.await_("steps after the cut", lambda island: island.trainer()["step"] > step + 20)
             self.assertEqual(paris.trainer()["pid"], pid)
+
+    def test_a_rank_that_cannot_come_to_the_gateway_ends_the_wait_of_the_others(self):
+        with Run(spec(900)) as run:
+            gateway = f"--gateway {BUILD}/diloco-gateway --gateway-port {free_port()}"
+            paris = run.found("paris", nodes(2, 1, "--as", "ddp", "--keyless", "--out", f"{run.place}/paris.pt",
+                                             launch=gateway))
+            paris.await_log("DILOCO_SITE_KEY is not set")
+            paris.await_("both to be refused", lambda island: island.log().count("refused: ") > 1)
+            self.assertIn("refused: rank 1 on node1 has ended its script, or detached, before finish()", paris.log())
+            self.assertNotIn("terminate called", paris.log())
 
     def test_a_line_that_is_cut_for_good_is_said_by_name(self):
         with self.started("ddp", 2500) as (paris, launched):

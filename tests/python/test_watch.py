@@ -95,6 +95,15 @@ class Watches(unittest.TestCase):
         self.ranks[1].end()
         self.assertEqual(self.ranks[0].ask("why"), f"rank 1 on n1 {LEFT}")
 
+    def test_where_all_end_too_early_together_nobody_is_named(self):
+        """They have all failed at one thing, say, and each has said so."""
+        for rank in self.ranks:
+            rank.tell("detach")
+        time.sleep(1)
+        for rank in self.ranks:
+            rank.end()
+        self.assertEqual([rank.told() for rank in self.ranks], [[], [], []])
+
     def test_one_that_is_stopped_is_said_to_be_silent_and_to_be_heard_again(self):
         self.ranks[1].process.send_signal(signal.SIGSTOP)
         self.ranks[0].await_told("nothing is heard of rank 1 on n1 for ")

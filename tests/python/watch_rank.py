@@ -18,6 +18,8 @@ for line in sys.stdin:
     word = line.strip()
     if word == "finish":
         watch.part(True)
+    elif word == "detach":
+        watch.part(False)
     elif word == "ask":
         watch.ask()
     elif word == "asked":

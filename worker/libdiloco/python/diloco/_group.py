@@ -18,11 +18,10 @@ import torch.distributed as dist
 
 from . import _abi
 from ._errors import DilocoError
-from ._watch import Watch
+from ._watch import FREES_S, Watch
 
 FAILED_S = 1.0  # within which it is known who was lost, after something of ours has failed
 HEADER_BYTES = 16  # pid and descriptor of the rank that speaks
-FREES_S = 0.05
 PROBE_S = 2.0
 
 
@@ -213,8 +212,6 @@ class RankGroup:
         if self.bytes_group is not self.group and dist.is_initialized():
             dist.destroy_process_group(self.bytes_group)
         self.group = self.bytes_group = self.struct = self._carrier = self._watch = None
-        # Of PyTorch 2.15's gloo, a thread that still frees what the last collective moved, of which parts are Python's,
-        # aborts the process if the interpreter ends meanwhile. Asleep, this one gives it the time.
         time.sleep(FREES_S)
 
     def _broadcast(self, _user: Any, address: int, count: int, fd: Any) -> int:
@@ -224,6 +221,10 @@ class RankGroup:
             self.failure = self._explained(error)
             return -1
         return 0
+
+    def lost(self) -> str | None:
+        """A rank on another machine that is gone, as it is said."""
+        return self._watch.lost if self._watch is not None else None
 
     def _explained(self, error: BaseException) -> BaseException:
         if dist.is_initialized():

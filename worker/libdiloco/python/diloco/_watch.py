@@ -5,6 +5,7 @@ and some wait for minutes."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import datetime
 import sys
 import threading
@@ -18,9 +19,14 @@ BEAT_S = 5.0
 SILENT_S = 30.0  # after which it is said that nothing is heard
 LONG = datetime.timedelta(days=30)  # silence alone ends nothing: a process may be stopped, or a line come back
 PARTING_S = 2.0
+# Of PyTorch 2.15's gloo, a thread that still frees what was moved last, of which parts are Python's, aborts the process
+# if the interpreter ends meanwhile. Asleep, this one gives it the time.
+FREES_S = 0.05
+TOGETHER_S = 0.5  # where one detaches, all may, for one reason that each of them says
 WORD_TAG = 0
 
-BEAT, ENDS, OVER, LEFT = range(4)  # words of one byte
+BEAT, ENDS, OVER, LEFT, HEARD = range(5)  # words of one byte
+DETACHED = "has ended its script, or detached, before finish()"
 
 
 class Watch:
@@ -44,13 +50,13 @@ class Watch:
         self._heard = {rank: time.monotonic() for rank in self._peers}
         self._silent: set[int] = set()
         self._gone: set[int] = set()  # those that have said their last word, or will not
-        threads = [threading.Thread(target=self._listen, args=(rank,), daemon=True) for rank in self._peers]
-        threads.append(threading.Thread(target=self._look, daemon=True))
+        self._threads = [threading.Thread(target=self._listen, args=(rank,), daemon=True) for rank in self._peers]
+        self._threads.append(threading.Thread(target=self._look, daemon=True))
         if not self._leads:
-            threads.append(threading.Thread(target=self._beat, args=(leads,), daemon=True))
-        for thread in threads:
+            self._threads.append(threading.Thread(target=self._beat, args=(leads,), daemon=True))
+        for thread in self._threads:
             thread.start()
-        atexit.register(self.part, False)
+        atexit.register(self._part_at_exit)
 
     def ask(self) -> None:
         """This rank was asked to end; the one that leads shall know."""
@@ -64,13 +70,22 @@ class Watch:
             return
         self._parted.set()
         self._wakes.set()
-        atexit.unregister(self.part)
+        atexit.unregister(self._part_at_exit)
         try:
             words = [self._send(rank, OVER if finished else LEFT) for rank in self._peers if rank not in self._gone]
             for work, _ in words:
                 work.wait(datetime.timedelta(seconds=PARTING_S))
         except Exception:  # who is gone, or has destroyed all groups, hears nothing
             pass
+        # A thread that comes back to Python while the interpreter ends aborts the process: each ends by the other
+        # side's last word, or by its answer to ours.
+        last = time.monotonic() + PARTING_S
+        for thread in self._threads:
+            thread.join(max(0.0, last - time.monotonic()))
+
+    def _part_at_exit(self) -> None:
+        self.part(False)
+        time.sleep(FREES_S)
 
     def close(self) -> None:
         """After part()."""
@@ -98,7 +113,7 @@ class Watch:
             text = f"{self._names[rank]} {how}"
             first, self.lost = self.lost is None, self.lost or text
             self._known.set()
-        if first:
+        if first and not (how == DETACHED and self._parted.wait(TOGETHER_S)):
             self._say(f"{text}: the ranks of this island are at an end, and go on from what was kept when they are "
                       "started again")
 
@@ -115,13 +130,22 @@ class Watch:
             self._hear(rank)
             if word == ENDS:
                 self.asked = True
-            elif word == LEFT:
-                self._lose(rank, "has ended its script, or detached, before finish()")
+            elif word == HEARD:
                 return
-            elif word == OVER:
-                with self._lock:
-                    self._gone.add(rank)
+            elif word in (LEFT, OVER):
+                self._answer(rank)
+                if word == LEFT:
+                    self._lose(rank, DETACHED)
                 return
+
+    def _answer(self, rank: int) -> None:
+        """To a last word, unless ours is on its way."""
+        with self._lock:
+            self._gone.add(rank)
+            parted = self._parted.is_set()
+        if not parted:
+            with contextlib.suppress(Exception):
+                self._send(rank, HEARD)[0].wait(datetime.timedelta(seconds=PARTING_S))
 
     def _hear(self, rank: int) -> None:
         with self._lock:

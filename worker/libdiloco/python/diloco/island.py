@@ -171,16 +171,22 @@ class Island:
         late = self._waits_from is not None and time.monotonic() - self._waits_from >= _LATE_S
         if late:
             self._waits_from = None
-            what = "diloco-gateway's address" if self._socket.startswith("tcp://") else "worker.sock"
+            gateway = self._socket.startswith("tcp://")
+            where = f"diloco-gateway at {self._socket}, with all ranks," if gateway else f"daemon answers at {self._socket}"
+            what = "its diloco-gateway's address, and do all ranks run" if gateway else "its worker.sock"
             print(
-                f"diloco: no daemon answers at {self._socket} yet; waiting for {self._waits:g} s at most. "
-                f"Is the island started (dilococtl start), and is this its {what}? "
+                f"diloco: no {where} yet; waiting for {self._waits:g} s at most. "
+                f"Is the island started (dilococtl start), is this {what}? "
                 "diloco.attach(wait=...) and DILOCO_SOCKET say how long and where.",
                 file=sys.stderr,
                 flush=True,
             )
         self._end_if_asked()
-        return 1 if self._signals.seen else 0
+        return 1 if self._signals.seen or self._lost() is not None else 0
+
+    def _lost(self) -> str | None:
+        """The rank without which there is nothing to wait for."""
+        return self._group.lost() if self._group is not None else None
 
     def _end_if_asked(self) -> None:
         if self._group is not None and self._group.is_to_end(self._ending.asked):
@@ -214,6 +220,9 @@ class Island:
         misplaced, self._misplaced = self._misplaced, None
         if misplaced is not None:
             raise misplaced
+        lost = self._lost() if result == _abi.INTERRUPTED else None
+        if lost is not None:
+            raise DilocoError(lost)
         text = self._library.diloco_error(self._handle).decode(errors="replace")
         kinds = {_abi.REFUSED: Refused, _abi.UNREACHABLE: Unreachable, _abi.INTERRUPTED: Interrupted}
         kind = kinds.get(result, DilocoError)

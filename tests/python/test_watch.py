@@ -99,7 +99,7 @@ class Watches(unittest.TestCase):
         """They have all failed at one thing, say, and each has said so."""
         for rank in self.ranks:
             rank.tell("detach")
-        time.sleep(1)
+            time.sleep(0.5)
         for rank in self.ranks:
             rank.end()
         self.assertEqual([rank.told() for rank in self.ranks], [[], [], []])

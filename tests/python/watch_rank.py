@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from diloco import _watch
 
-_watch.BEAT_S, _watch.SILENT_S = 0.2, 1.5
+_watch.BEAT_S, _watch.SILENT_S, _watch.TOGETHER_S = 0.2, 1.5, 5.0
 
 rank, count, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 dist.init_process_group("gloo", store=dist.FileStore(store, count), rank=rank, world_size=count)

@@ -172,10 +172,10 @@ class Island:
         if late:
             self._waits_from = None
             gateway = self._socket.startswith("tcp://")
-            where = f"diloco-gateway at {self._socket}, with all ranks," if gateway else f"daemon answers at {self._socket}"
+            whom = "diloco-gateway, with all ranks, answers at" if gateway else "daemon answers at"
             what = "its diloco-gateway's address, and do all ranks run" if gateway else "its worker.sock"
             print(
-                f"diloco: no {where} yet; waiting for {self._waits:g} s at most. "
+                f"diloco: no {whom} {self._socket} yet; waiting for {self._waits:g} s at most. "
                 f"Is the island started (dilococtl start), is this {what}? "
                 "diloco.attach(wait=...) and DILOCO_SOCKET say how long and where.",
                 file=sys.stderr,

@@ -1064,7 +1064,8 @@ static bool is_over(struct engine *engine)
     if (!run_close_due(&engine->close, &end, finished, engine->run.sync, &engine->configs.view, said, engine->now_ms))
         return false;
     log_info("the run is over%s, and so is this daemon (--until-over)",
-             engine->close.end == RUN_OPEN ? " but for islands that have been away for minutes" : "");
+             engine->close.end == RUN_OPEN ? " but for islands that were not done and have not come back for minutes"
+                                           : "");
     return true;
 }
 

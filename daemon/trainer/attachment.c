@@ -822,7 +822,7 @@ static void report_in(struct attachment *a, const struct ipc_report *report)
         a->report.tokens_per_s = a->report.lr = 0;
     a->report_ms = a->now_ms;
     if (report->trained > 0)
-        tally_done(&a->tally, false, a->report.tokens);
+        tally_unfinished(&a->tally, true, a->report.tokens);
     if (step > a->own_step)
         a->own_step = step;
 }
@@ -874,7 +874,8 @@ static void counted_in(struct attachment *a, const struct ipc_report *report)
 {
     a->counted = true;
     a->done_step = report->step;
-    tally_done(&a->tally, !a->leave, a->report.tokens);
+    if (!a->leave) /* it may be started again */
+        tally_unfinished(&a->tally, false, a->report.tokens);
     log_info("the trainer is done: its last contributions are counted");
     post(a, EVENT_FINISHED, 0);
     post(a, EVENT_ANNOUNCE, 0);
@@ -1113,7 +1114,7 @@ static bool rate_is_old(const struct attachment *a)
 static bool unfinished(const struct attachment *a)
 {
     bool at_end = a->phase == TRAINING && a->finishing && !a->leave && !a->ends;
-    return !at_end && tally_unfinished(&a->tally, a->report.tokens);
+    return !at_end && a->tally.unfinished;
 }
 
 struct trainer_info attachment_info(const struct attachment *a)

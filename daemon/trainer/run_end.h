@@ -45,8 +45,7 @@ struct run_close {
 
 /* Looked at again and again: whether nobody needs this daemon any more. `finished`: our trainer has done the run's
  * steps, and its process has ended. That no other trainer has anything to do has held for some seconds, in which the
- * last results went round; where one that takes part may contribute again, for
- * minutes. */
+ * last results went round; where one that takes part may contribute again, for minutes. */
 bool run_close_due(struct run_close *close, const struct run_end_found *found, bool finished, const struct sync *sync,
                    const struct view *view, const struct run_said *said, uint64_t now_ms);
 

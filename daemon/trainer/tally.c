@@ -16,9 +16,10 @@ enum { SAVE_EVERY_MS = 60000, SAVE_COUNTED_MS = 1000 };
 /* A line of a fragment, and all of a plan's. */
 enum { LINE_BYTES = 64, TEXT_BYTES_MAX = 256 + PLAN_FRAGMENTS_MAX * LINE_BYTES };
 
-static const char format[] = "diloco tokens 3\nbefore = %" PRIu64 "\nlast = %" PRIu64 "\ncounted = %.1f\ndone = %d\n";
+static const char format[] =
+    "diloco tokens 3\nbefore = %" PRIu64 "\nlast = %" PRIu64 "\ncounted = %.1f\nunfinished = %d\n";
 static const char scan_format[] = "diloco tokens 3\nbefore = %" SCNu64 "\nlast = %" SCNu64 "\ncounted = %lf\n"
-                                  "done = %" SCNu32 "\n";
+                                  "unfinished = %" SCNu32 "\n";
 static const char line_format[] = "noted = %" PRIu32 " %" PRIu64 " %" PRIx64 "\n";
 static const char scan_line_format[] = "noted = %" SCNu32 " %" SCNu64 " %" SCNx64 "\n";
 
@@ -34,11 +35,11 @@ static enum err room_for(struct tally *tally, uint32_t fragment)
 static enum err parse(struct tally *found, const char *text)
 {
     struct tally_fragment one;
-    uint32_t f, done;
-    if (sscanf(text, scan_format, &found->before, &found->last, &found->counted, &done) != 4 ||
-        !(found->counted >= 0) || done > 1)
+    uint32_t f, unfinished;
+    if (sscanf(text, scan_format, &found->before, &found->last, &found->counted, &unfinished) != 4 ||
+        !(found->counted >= 0) || unfinished > 1)
         return ERR_CORRUPT;
-    found->done = done == 1;
+    found->unfinished = unfinished == 1;
     for (const char *line = text; (line = strstr(line, "\nnoted = ")) != NULL;) {
         line++;
         if (sscanf(line, scan_line_format, &f, &one.version, &one.shards) != 3 || f >= PLAN_FRAGMENTS_MAX)
@@ -201,17 +202,12 @@ uint64_t tally_counted(const struct tally *tally)
     return tally->counted < (double)tokens_most ? (uint64_t)(tally->counted + 0.5) : tokens_most;
 }
 
-void tally_done(struct tally *tally, bool done, uint64_t tokens)
+void tally_unfinished(struct tally *tally, bool unfinished, uint64_t tokens)
 {
-    if (tally->done == done)
+    if (tally->unfinished == unfinished)
         return;
-    tally->done = done;
+    tally->unfinished = unfinished;
     tally_save(tally, tokens);
-}
-
-bool tally_unfinished(const struct tally *tally, uint64_t tokens)
-{
-    return !tally->done && tally_trained(tally, tokens) > 0;
 }
 
 static char *text_of(const struct tally *tally, uint64_t tokens)
@@ -220,7 +216,7 @@ static char *text_of(const struct tally *tally, uint64_t tokens)
     char *text;
     if (mem_new(room, 1, "a tally", &text) != ERR_OK)
         return NULL;
-    int at = snprintf(text, room, format, tally->before, tally->last + tokens, tally->counted, tally->done);
+    int at = snprintf(text, room, format, tally->before, tally->last + tokens, tally->counted, tally->unfinished);
     for (uint32_t f = 0; f < tally->fragments_count; f++) {
         const struct tally_fragment *one = &tally->fragments[f];
         if (one->version > 0)

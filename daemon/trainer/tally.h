@@ -30,8 +30,8 @@ struct tally {
         bool idle;                   /* the last one had trained nothing when it went */
         uint64_t kept, before, last; /* as it began, and as known then */
     } begun;
-    double counted; /* mean over all parameters, as shards are counted one by one */
-    bool done;      /* the last one that trained has said that it has contributed all */
+    double counted;  /* mean over all parameters, as shards are counted one by one */
+    bool unfinished; /* trainers took steps here, and none has said since that it has contributed all that it will */
     char *path;
     double saved;      /* the counted tokens, as in the file */
     uint64_t saved_ms; /* when it was written last; 0: not yet */
@@ -57,10 +57,8 @@ void tally_begin(struct tally *tally, uint64_t kept);
 void tally_end(struct tally *tally, uint64_t tokens);
 /* The trainer that was there is there again, with a new connection or a new daemon. */
 void tally_resume(struct tally *tally);
-/* The trainer takes steps, or has contributed all that it will. */
-void tally_done(struct tally *tally, bool done, uint64_t tokens);
-/* Whether trainers have trained here, the present one `tokens`, and none has said since that it has contributed all. */
-bool tally_unfinished(const struct tally *tally, uint64_t tokens);
+/* The trainer, which has trained `tokens`, takes steps; or it has contributed all that it will. */
+void tally_unfinished(struct tally *tally, bool unfinished, uint64_t tokens);
 /* All that trainers of this island have trained, the present one `tokens`; and those that results have counted. Tokens
  * are the trainer's word: as many as anyone could print, at most. */
 uint64_t tally_trained(const struct tally *tally, uint64_t tokens);

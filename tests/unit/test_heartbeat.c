@@ -435,8 +435,7 @@ static void train_a_step(struct played_trainer *trainer)
 {
     played_trainer_start(trainer);
     assert_false(beat_now(TRAINER_TRAINING)->unfinished); /* nobody has trained here */
-    played_trainer_say(trainer,
-                       &(struct ipc_message){.type = IPC_REPORT, .report = {.step = 6, .tokens = 600, .trained = 6}});
+    played_trainer_say(trainer, &(struct ipc_message){.type = IPC_REPORT, .report = {.step = 6, .trained = 6}});
     assert_true(beat_now(TRAINER_TRAINING)->unfinished);
 }
 

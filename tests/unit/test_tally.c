@@ -149,24 +149,18 @@ static void whether_all_was_contributed_is_in_the_file_too(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("tally5");
-    struct tally tally, next;
+    struct tally tally;
     assert_ok(tally_init(&tally, folder));
     tally_begin(&tally, 0);
-    assert_false(tally_unfinished(&tally, 0)); /* nobody has trained here */
-    tally_done(&tally, false, 10);
-    assert_true(tally_unfinished(&tally, 10));
-    tally_save(&tally, 10);
-    next = found(folder);
-    assert_true(tally_unfinished(&next, 0));
-    tally_done(&tally, true, 20);
-    assert_false(tally_unfinished(&tally, 20));
-    next = found(folder); /* at once: who asks is told so after a daemon's restart, too */
-    assert_int_equal(next.last, 20);
-    assert_false(tally_unfinished(&next, 0));
-    tally_begin(&tally, 20);
-    assert_false(tally_unfinished(&tally, 0)); /* the next has not begun to train */
-    tally_done(&tally, false, 30);
-    assert_true(tally_unfinished(&tally, 30));
+    assert_false(tally.unfinished); /* nobody has trained here */
+    tally_unfinished(&tally, true, 10);
+    assert_true(found(folder).unfinished); /* at once: what is said to the others outlives the daemon */
+    assert_int_equal(found(folder).last, 10);
+    tally_unfinished(&tally, true, 20); /* nothing new */
+    assert_int_equal(found(folder).last, 10);
+    tally_unfinished(&tally, false, 20);
+    assert_int_equal(found(folder).last, 20);
+    assert_false(found(folder).unfinished);
     tally_deinit(&tally);
 }
 

@@ -465,13 +465,14 @@ static void tokens_outlive_the_daemon(void **state)
     assert_int_equal(tokens(), 119);
     /* What makes no sense is not believed. */
     stage_restart(&stage);
-    static const char *const texts[] = {"",
-                                        "x",
-                                        "diloco tokens 2\nbefore = 1\nlast = 1\ncounted = 1\ndone = 0\n",
-                                        "diloco tokens 3\nbefore = 1\nlast = 1\ncounted = 1\n",
-                                        "diloco tokens 3\nbefore = 1\nlast = 1\ncounted = -1\ndone = 0\n",
-                                        "diloco tokens 3\nbefore = 1\nlast = 1\ncounted = 1\ndone = 2\n",
-                                        "diloco tokens 3\nbefore = 1\nlast = 1\ncounted = 1\ndone = 0\nnoted = 1 x\n"};
+    static const char *const texts[] = {
+        "",
+        "x",
+        "diloco tokens 2\nbefore = 1\nlast = 1\ncounted = 1\nunfinished = 0\n",
+        "diloco tokens 3\nbefore = 1\nlast = 1\ncounted = 1\n",
+        "diloco tokens 3\nbefore = 1\nlast = 1\ncounted = -1\nunfinished = 0\n",
+        "diloco tokens 3\nbefore = 1\nlast = 1\ncounted = 1\nunfinished = 2\n",
+        "diloco tokens 3\nbefore = 1\nlast = 1\ncounted = 1\nunfinished = 0\nnoted = 1 x\n"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         testlib_file(stage.conf.state_folder, "trainer.tokens", "%s", texts[i]);
         stage_forget_plan(&stage);

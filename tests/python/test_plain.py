@@ -531,22 +531,22 @@ class Islands(unittest.TestCase):
         with Run(spec) as run:
             paris = run.found("paris", "")
 
-            def train():
-                command = [*TRAINER.split(), "--bare", "--sleep", "20", "--with", "2", str(run.place)]
+            def train(sleep_ms):
+                command = [*TRAINER.split(), "--bare", "--sleep", str(sleep_ms), "--with", "2", str(run.place)]
                 environment = {**os.environ, "DILOCO_SOCKET": paris.socket()}
                 return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
-            with train() as begun:
+            with train(100) as begun:
                 oslo = run.join("oslo", f"{TRAINER} --bare --sleep 0 --with 2 {run.place}")
                 oslo.await_("its last step", lambda island: island.trainer().get("state") == "finishing")
-                paris.await_("some steps", lambda island: island.trainer().get("step", 0) > 40)
+                paris.await_("some steps", lambda island: island.trainer().get("step", 0) > 20)
                 begun.send_signal(signal.SIGTERM)
                 self.assertIn("finished, over: False", begun.communicate(timeout=30)[0])
             oslo.await_("that is heard", lambda island: "none" in
                         [one["trainer"] for one in json.loads(island.ctl("peers", "--json"))["peers"]])
             time.sleep(3)  # what is told at once is told within a tick
             self.assertNotIn("finished, over:", oslo.log())
-            with train() as again:
+            with train(0) as again:
                 said = again.communicate(timeout=120)[0]
             oslo.await_finished()
             ends = [text.rpartition("finished, ")[2].splitlines()[0] for text in (said, oslo.log())]

@@ -41,7 +41,7 @@
  * several processes. 6: what a trainer runs on. 7: tokens after a restart. 8: trainers without initial tensors. 9:
  * tensors that are not trained. 10: a length of the run that changes, a pause, and the dealing of data. 11: steps that
  * a trainer has taken. */
-enum { IPC_VERSION = 11 };
+enum { IPC_VERSION = 12 };
 enum {
     IPC_DEVICE_BYTES = 96,
     IPC_NAME_BYTES = 128,

@@ -19,7 +19,7 @@
 #include "common/bitset.h"
 #include "net/transport/member_word.h"
 
-enum { WIRE_VERSION = 10 }; /* net/transport/wire.proto says what each one brought */
+enum { WIRE_VERSION = 11 }; /* net/transport/wire.proto says what each one brought */
 enum {
     WIRE_HEADER_BYTES = 16,
     WIRE_CHUNK_HEADER_BYTES = 60,

@@ -103,6 +103,11 @@ static void heartbeats_come_back(void **state)
                 b.heartbeat.disk_fails && b.heartbeat.unfinished);
     assert_int_equal(b.heartbeat.silent_count, 3);
     assert_memory_equal(b.heartbeat.silent, m.heartbeat.silent, 3 * sizeof m.heartbeat.silent[0]);
+    /* What nobody reads is no zero there. */
+    m.heartbeat.in_doubt = m.heartbeat.disk_fails = m.heartbeat.unfinished = m.heartbeat.taking_part = false;
+    there_and_back(&m, &b);
+    assert_false(b.heartbeat.in_doubt || b.heartbeat.disk_fails || b.heartbeat.unfinished || b.heartbeat.taking_part ||
+                 b.heartbeat.undialled);
 }
 
 static void words_about_objects_and_goodbyes_come_back(void **state)
